@@ -1,0 +1,1 @@
+"""Intervals, tests, multiplicity: pure functions on arrays."""

@@ -1,0 +1,1 @@
+"""The price of work: kinds, currencies, meter, clock, FLOPs. Knows nothing of training."""

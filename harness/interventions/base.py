@@ -1,0 +1,121 @@
+"""What an intervention is. Each family is one small file beside this one, and one line in the registry.
+
+A step is a conversation: `collect` yields requests and is sent their samples, as often as it needs, and
+returns the groups to train on. Then `advantages` fills in what each token is worth. An intervention never
+holds an engine, and the trainer never asks which one it runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict
+
+from harness.models.policy import Policy
+from harness.rollout.protocol import Request, Sample, Sampling
+from harness.seeds import hashed_seed
+from harness.tasks.base import Problem, Task
+
+Advantages = NDArray[np.float64]
+Conversation = Generator[list[Request], list[Sample], "list[Group]"]
+
+
+@dataclass
+class Rollout:
+    """One completion of a problem, its outcome, and (later) the advantage of each of its T tokens."""
+
+    request: Request
+    sample: Sample
+    completion: str
+    reward: float
+    """Outcome: 1.0 solved, 0.0 not."""
+    verifier_error: bool = False
+    advantage_T: Advantages | None = None
+    trainable: bool = True
+    """False: sampled and charged, but given no gradient."""
+
+
+@dataclass
+class Group:
+    """All rollouts of one problem in one update."""
+
+    problem: Problem
+    problem_index: int
+    visit: int
+    rollouts: list[Rollout]
+
+    def rewards(self) -> NDArray[np.float64]:
+        """Outcomes, shape (group size,)."""
+        return np.array([rollout.reward for rollout in self.rollouts], dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class Draw:
+    """One prompt drawn for this update."""
+
+    problem: Problem
+    index: int
+    """Its index in the training pool."""
+    visit: int
+    """How often the run drew it before."""
+
+
+@dataclass
+class Step:
+    """What an intervention may know of the update in hand."""
+
+    update: int
+    """The update that this step leads to, from 1."""
+    draws: list[Draw]
+    group_size: int
+    sampling: Sampling
+    run_seed: int
+    policy: Policy
+    task: Task
+    notes: dict[str, float] = field(default_factory=dict)
+    """Numbers an intervention wants recorded with the update, e.g. how many continuations were merged."""
+
+    def seed(self, purpose: str, problem: int, visit: int, index: int, *more: int | str) -> int:
+        """The seed of one sample (science section 4): purpose, problem, visit, index, and a prefix if any."""
+        return hashed_seed(self.run_seed, purpose, problem, visit, index, *more)
+
+    def grade(self, problem: Problem, sample: Sample) -> tuple[str, float, bool]:
+        """(completion text, outcome, whether the verifier raised). An error scores 0 and is counted."""
+        completion = "".join(self.policy.pieces(sample.token_ids))
+        try:
+            solved = self.task.verify(problem, completion, sample.finish_reason == "stop")
+        except Exception:  # a verifier's own fault, of any kind, must not end a run: it is counted and gated
+            return completion, 0.0, True
+        return completion, float(solved), False
+
+
+class Parameters(BaseModel):
+    """Parameters of an arm's intervention; each family declares its own subclass."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class Intervention(Protocol):
+    """What makes arms differ, and nothing else."""
+
+    Parameters: type[Parameters]
+
+    def __init__(self, parameters: Any): ...
+
+    def collect(self, step: Step) -> Conversation:
+        """Asks for samples and returns the groups to train on."""
+        ...
+
+    def advantages(self, groups: Sequence[Group]) -> None:
+        """Sets `advantage_T` of every rollout, unscaled: scaling is the trainer's, and pinned in the study."""
+        ...
+
+    def state(self) -> dict[str, Any]:
+        """What must survive a crash, as JSON values."""
+        ...
+
+    def load_state(self, state: dict[str, Any]) -> None: ...

@@ -1,0 +1,1 @@
+"""The sweep: cells in, processes out; leases, progress, states."""

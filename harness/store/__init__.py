@@ -1,0 +1,1 @@
+"""Events in, DuckDB out: the collector and the published snapshot."""

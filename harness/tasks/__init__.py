@@ -1,0 +1,1 @@
+"""Problems, their pools and their verifiers."""

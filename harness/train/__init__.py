@@ -1,0 +1,1 @@
+"""One attempt of one cell: loop, milestones, losses, checkpoint, evaluation."""

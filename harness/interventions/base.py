@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict
 from harness.models.policy import Policy
 from harness.rollout.protocol import Request, Sample, Sampling
 from harness.seeds import hashed_seed
+from harness.study.training import TrainingSpec
 from harness.tasks.base import Problem, Task
 
 Advantages = NDArray[np.float64]
@@ -33,7 +34,6 @@ class Rollout:
     completion: str
     reward: float
     """Outcome: 1.0 solved, 0.0 not."""
-    verifier_error: bool = False
     advantage_T: Advantages | None = None
     trainable: bool = True
     """False: sampled and charged, but given no gradient."""
@@ -78,19 +78,33 @@ class Step:
     task: Task
     notes: dict[str, float] = field(default_factory=dict)
     """Numbers an intervention wants recorded with the update, e.g. how many continuations were merged."""
+    graded: dict[int, tuple[str, float]] = field(default_factory=dict)
+    """Of each graded sample, by `id`: its completion and outcome, for the token sidecar."""
+    verifier_errors: int = 0
+    """Gradings in which the verifier raised."""
 
     def seed(self, purpose: str, problem: int, visit: int, index: int, *more: int | str) -> int:
         """The seed of one sample (science section 4): purpose, problem, visit, index, and a prefix if any."""
         return hashed_seed(self.run_seed, purpose, problem, visit, index, *more)
 
-    def grade(self, problem: Problem, sample: Sample) -> tuple[str, float, bool]:
-        """(completion text, outcome, whether the verifier raised). An error scores 0 and is counted."""
-        completion = "".join(self.policy.pieces(sample.token_ids))
-        try:
-            solved = self.task.verify(problem, completion, sample.finish_reason == "stop")
-        except Exception:  # a verifier's own fault, of any kind, must not end a run: it is counted and gated
-            return completion, 0.0, True
-        return completion, float(solved), False
+    def grade(self, problem: Problem, sample: Sample, prefix_ids: Sequence[int] = ()) -> tuple[str, float]:
+        """(completion text, outcome) of `sample`, which continues `prefix_ids` of a completion.
+
+        A verifier that raises scores 0 and is counted.
+        """
+        completion = "".join(self.policy.pieces([*prefix_ids, *sample.token_ids]))
+        outcome, raised = grade(self.task, problem, completion, sample)
+        self.verifier_errors += raised
+        self.graded[id(sample)] = (completion, outcome)
+        return completion, outcome
+
+
+def grade(task: Task, problem: Problem, completion: str, sample: Sample) -> tuple[float, bool]:
+    """(outcome, whether the verifier raised)."""
+    try:
+        return float(task.verify(problem, completion, sample.finish_reason == "stop")), False
+    except Exception:  # noqa: BLE001 - whatever a verifier raises must not end a run: it is counted and shown
+        return 0.0, True
 
 
 class Parameters(BaseModel):
@@ -105,6 +119,11 @@ class Intervention(Protocol):
     Parameters: type[Parameters]
 
     def __init__(self, parameters: Any): ...
+
+    @staticmethod
+    def least_update_tokens(parameters: Any, training: TrainingSpec) -> int:
+        """The fewest generated tokens that one update can take: a smaller budget is refused before launch."""
+        ...
 
     def collect(self, step: Step) -> Conversation:
         """Asks for samples and returns the groups to train on."""

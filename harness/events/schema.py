@@ -8,7 +8,7 @@ A log is a file of JSON lines, appended to, one write per line:
 `payload` is deterministic: two equal runs on CPU have equal payloads. What a clock measured is in
 `measured`; who and when in `envelope`. `sum` is the first 16 hex digits of the SHA-256 of the canonical
 JSON (sorted keys, no spaces, ASCII) of the line without `sum`. JSON has no NaN: a non-finite number is
-written as null, with `"diverged": true` beside it.
+written as null, however deep, with `"diverged": true` at the top of that payload (or of measured).
 
 Kinds in an attempt's log, with the fields of their payload [and measured values in brackets]:
 
@@ -26,7 +26,8 @@ evaluation       updates (of the policy evaluated), pool, charge {generated_toke
                  policy), milestones [{currency, amount, charge_after}] (deterministic currencies; charge_after
                  is the meter at the barrier, so charge_after - amount is the overshoot), outcomes [0|1 ...]
                  (samples x problems, problem-major: all samples of problem 0 first), samples_per_problem,
-                 verifier_errors, accuracy (mean outcome), diverged, rows {"evaluation": {...}}
+                 verifier_errors, accuracy (mean outcome), diverged, rows {"evaluation": {...}}, part (file
+                 name in the token sidecar)|null
                  [milestones [...] in hours, charge {gpu_hours, cpu_hours}, wall_seconds, cpu_seconds]
                  An evaluation due only in hours has an empty `milestones` and is no part of the
                  deterministic history.
@@ -42,14 +43,15 @@ sweep_started    study, mode, mode_reason, lock_hash|null, code_commit|null, cod
 sweep_finished   study, completed, failed, remaining (cell counts)
 analysis         study, command (a look at the data, by any command that prints results)
 
-PLAN is `harness.study.plan.Plan.record()`: study, title, question, authors, existing_data, baseline, alpha, correction, charged
-[kinds], budgets {currency: amount}, milestones [{currency, amount, fraction|null, budgeted}], arms [{arm,
+PLAN is `harness.study.plan.Plan.record()`: study, title, question, authors, existing_data, baseline, alpha,
+correction, charged [kinds], budgets {currency: amount}, milestones [{currency, amount, fraction|null, budgeted}], arms [{arm,
 intervention, parameters, training}], models [names], seeds [...], claims [parsed, see study/claims.py],
 cells [{cell, model, arm, seed, block, position}], training {...}, task {...}, evaluate {...}.
 """
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -69,6 +71,14 @@ STUDY_KINDS: Final = ("study_locked", "sweep_started", "sweep_finished", "analys
 
 HISTORY_KINDS: Final = ("ledger", "update", "evaluation", "finished")
 """What the deterministic history of a run consists of; the others tell of one process's life."""
+
+
+class EventLogError(Exception):
+    """A log that cannot be written, or whose content cannot be trusted: one line, naming path and line."""
+
+    def __init__(self, what: str, path: str | os.PathLike[str], line: int | None = None):
+        where = os.fspath(path) if line is None else f"{os.fspath(path)}:{line}"
+        super().__init__(f"{where}: {what}")
 
 
 @dataclass(frozen=True)

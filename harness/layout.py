@@ -6,8 +6,10 @@
       cells/<cell id>/attempts/<n>/events.jsonl        the record of one attempt
       cells/<cell id>/attempts/<n>/tokens/*.parquet    token-id sidecar of that attempt
       cells/<cell id>/checkpoints/                     the last two checkpoints
-      cells/<cell id>/jobs/                            submitit's folder (job files, standard output)
+      cells/<cell id>/launch.json                      under which study, mode and lock it was last launched
+      cells/<cell id>/jobs/<n>/                        one launch: job file, standard output, exit record
       studies/<study>/events.jsonl                     the study log: locks seen, sweeps, analyses
+      studies/<study>/sweep.json                       who sweeps it now (exclusive creation)
       cache/<kind>/<hash>/                             warm-started policies
       store/isobudget.duckdb, store/snapshot.duckdb    the collector's database, the readers' snapshot
       reports/<study>/                                 tables and figures
@@ -68,6 +70,9 @@ class RunsFolder:
     def study_log(self, study: str) -> Path:
         return self.study(study) / "events.jsonl"
 
+    def sweep_lock(self, study: str) -> Path:
+        return self.study(study) / "sweep.json"
+
     def cache(self, kind: str) -> Path:
         return self.root / "cache" / safe_name(kind)
 
@@ -96,6 +101,10 @@ class CellFolder:
     @property
     def lease(self) -> Path:
         return self.path / "lease.json"
+
+    @property
+    def launch(self) -> Path:
+        return self.path / "launch.json"
 
     @property
     def checkpoints(self) -> Path:

@@ -41,6 +41,7 @@ Kinds in a study's log (runs/studies/<study>/events.jsonl):
 study_locked     study, lock_hash, token (random; proves that this runs folder made the lock)
 sweep_started    study, mode, mode_reason, lock_hash|null, code_commit|null, code_dirty, plan (PLAN below)
 sweep_finished   study, completed, failed, remaining (cell counts)
+warning          code, message (e.g. "code-changed": cells were launched on after the code had changed)
 analysis         study, command (a look at the data, by any command that prints results)
 
 PLAN is `harness.study.plan.Plan.record()`: study, title, question, authors, existing_data, baseline, alpha,
@@ -67,7 +68,7 @@ ATTEMPT_KINDS: Final = (
     "warning",
     "finished",
 )
-STUDY_KINDS: Final = ("study_locked", "sweep_started", "sweep_finished", "analysis")
+STUDY_KINDS: Final = ("study_locked", "sweep_started", "sweep_finished", "warning", "analysis")
 
 HISTORY_KINDS: Final = ("ledger", "update", "evaluation", "finished")
 """What the deterministic history of a run consists of; the others tell of one process's life."""

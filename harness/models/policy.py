@@ -7,22 +7,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
+from harness.compute.flops import ModelShape
 from harness.rollout.protocol import Engine
 
-
-@dataclass(frozen=True)
-class ModelShape:
-    """What FLOPs are computed from (compute/flops.py)."""
-
-    matmul_parameters: int
-    """Parameters that take part in a matrix product for each token: all but embedding look-ups, output head
-    included (once, also when tied)."""
-    layers: int
-    attention_width: int
-    """Query heads x head size: the width that the attention term is proportional to."""
+__all__ = ["ModelShape", "Policy"]
 
 
 class Policy(Protocol):

@@ -1,0 +1,115 @@
+"""The clock: wall and CPU seconds of this attempt, by phase and by kind of work.
+
+Only the training phase is charged; evaluation, checkpoints and whatever lies outside a phase are measured
+beside it. Training seconds carry over from a checkpoint, and time between two attempts is never seen, so
+a budget in hours is not a deadline. Readings are not deterministic: they stay out of payloads.
+"""
+
+from __future__ import annotations
+
+import resource
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from harness.compute.kinds import Currency, Kind
+
+Phase = Literal["training", "evaluation", "checkpoint", "idle"]
+SECONDS_PER_HOUR = 3600
+
+
+def process_cpu_seconds() -> float:
+    """User and system CPU seconds of this process and of its children that have ended."""
+    usages = (resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN))
+    return sum(usage.ru_utime + usage.ru_stime for usage in usages)
+
+
+@dataclass(frozen=True)
+class Seconds:
+    """Wall and CPU seconds; they add up, and scale."""
+
+    wall_seconds: float = 0.0
+    cpu_seconds: float = 0.0
+
+    def __add__(self, other: Seconds) -> Seconds:
+        return Seconds(self.wall_seconds + other.wall_seconds, self.cpu_seconds + other.cpu_seconds)
+
+    def __sub__(self, other: Seconds) -> Seconds:
+        return Seconds(self.wall_seconds - other.wall_seconds, self.cpu_seconds - other.cpu_seconds)
+
+    def __mul__(self, share: float) -> Seconds:
+        return Seconds(self.wall_seconds * share, self.cpu_seconds * share)
+
+    def record(self) -> dict[str, float]:
+        """The fields by name: a measured row of the ledger (events/schema.py)."""
+        return asdict(self)
+
+
+class Clock:
+    """Accumulates seconds of one attempt. `devices`: GPUs allocated to it, busy or not."""
+
+    def __init__(
+        self,
+        devices: int = 0,
+        wall: Callable[[], float] = time.monotonic,
+        cpu: Callable[[], float] = process_cpu_seconds,
+    ):
+        self._devices = devices
+        self._wall, self._cpu = wall, cpu
+        self._phase: Phase = "idle"
+        self._by_phase: dict[Phase, Seconds] = {}
+        self._by_kind: dict[Kind, Seconds] = {}
+        self._carried = Seconds()
+        self._since = self.now()
+
+    def now(self) -> Seconds:
+        """A reading; only the difference of two readings means something."""
+        return Seconds(self._wall(), self._cpu())
+
+    @contextmanager
+    def phase(self, name: Phase) -> Iterator[None]:
+        """Books what passes inside to `name`. Phases nest: the innermost one has the time."""
+        outer = self._phase
+        self._enter(name)
+        try:
+            yield
+        finally:
+            self._enter(outer)
+
+    def _enter(self, name: Phase) -> None:
+        now = self.now()
+        self._by_phase[self._phase] = self._by_phase.get(self._phase, Seconds()) + (now - self._since)
+        self._phase, self._since = name, now
+
+    def seconds(self, phase: Phase) -> Seconds:
+        """Seconds of a phase in this attempt, up to now."""
+        self._enter(self._phase)
+        return self._by_phase.get(phase, Seconds())
+
+    def credit(self, kind: Kind, seconds: Seconds) -> None:
+        """Books seconds to a kind of work, in addition to the phase they passed in."""
+        self._by_kind[kind] = self._by_kind.get(kind, Seconds()) + seconds
+
+    def drain(self) -> dict[Kind, Seconds]:
+        """Seconds by kind since the last drain: the measured rows of one ledger line."""
+        rows, self._by_kind = self._by_kind, {}
+        return rows
+
+    def charge(self, currency: Currency) -> float:
+        """Cumulative `gpu_hours` (devices x wall) or `cpu_hours` of training phases, earlier attempts included."""
+        training = self._carried + self.seconds("training")
+        if currency == "gpu_hours":
+            return self._devices * training.wall_seconds / SECONDS_PER_HOUR
+        if currency == "cpu_hours":
+            return training.cpu_seconds / SECONDS_PER_HOUR
+        raise ValueError(f"the clock does not measure {currency}")
+
+    def state(self) -> dict[str, Any]:
+        """JSON values for a checkpoint: training seconds so far, earlier attempts included."""
+        return {"training": (self._carried + self.seconds("training")).record()}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Carries over the training seconds of the checkpoint that this attempt starts from."""
+        self._carried = Seconds(**state["training"])

@@ -45,9 +45,10 @@ warning          code, message (e.g. "code-changed": cells were launched on afte
 analysis         study, command (a look at the data, by any command that prints results)
 
 PLAN is `harness.study.plan.Plan.record()`: study, title, question, authors, existing_data, baseline, alpha,
-correction, charged [kinds], budgets {currency: amount}, milestones [{currency, amount, fraction|null, budgeted}], arms [{arm,
-intervention, parameters, training}], models [names], seeds [...], claims [parsed, see study/claims.py],
-cells [{cell, model, arm, seed, block, position}], training {...}, task {...}, evaluate {...}.
+correction, charged [kinds], budgets {currency: amount}, milestones [{currency, amount, fraction|null,
+budgeted}], arms [{arm, intervention, parameters, training}], models [names], seeds [...], claims [parsed, see
+study/claims.py], cells [{cell, model, arm, seed, block, position}], training {...}, task {...},
+evaluate {...}.
 """
 
 from __future__ import annotations

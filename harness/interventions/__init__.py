@@ -1,0 +1,1 @@
+"""What makes arms differ, and nothing else: one small file per family, one registry."""

@@ -1,0 +1,218 @@
+"""One process's life on a cell: lease, a new attempt, its log and heartbeat, the run, its last line.
+
+Whatever happens to a run is told in its log: it ends with `finished` and a reason, unless the process was
+killed, and then the lease is found stale and the next attempt goes on from the last checkpoint.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import os
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from harness.compute.clock import Clock, Seconds, process_cpu_seconds
+from harness.compute.kinds import KINDS
+from harness.compute.meter import Counts, Meter
+from harness.compute.work import Work
+from harness.errors import InputError
+from harness.events.writer import EventLogError, EventWriter
+from harness.interventions.registry import build_intervention
+from harness.layout import CellFolder, RunsFolder
+from harness.models.presets import build_policy
+from harness.rollout.metered import MeteredEngine
+from harness.rollout.sidecar import TokenSidecar
+from harness.study.cell import Cell
+from harness.study.lock import code_hash
+from harness.study.training import TrainingSpec
+from harness.tasks.registry import build_task
+from harness.train import checkpoint as checkpoints
+from harness.train.learner import build_learner
+from harness.train.lease import HEARTBEAT_SECONDS, Lease, LeaseHeld, LeaseLost
+from harness.train.record import RunRecord
+from harness.train.run import Parts, Run
+
+COMPLETED: Final = 0
+FAILED: Final = 1
+BAD_INPUT: Final = 2
+HELD: Final = 3
+INTERRUPTED: Final = 75
+"""What a worker exits with; the launcher's states follow the log, these are for people and shells."""
+
+PACKAGES: Final = ("torch", "transformers", "tokenizers", "safetensors", "numpy", "pyarrow", "reasoning-gym")
+"""Recorded with each attempt: what can change a number."""
+
+
+def run_cell(cell_json: Path, runs: RunsFolder, stop: Callable[[], bool] = lambda: False) -> int:
+    """Works on a cell until its budgets are exhausted or `stop` says so; returns what to exit with."""
+    folder = CellFolder(cell_json.absolute().parent)
+    try:
+        cell = Cell.read(cell_json)
+        lease = Lease.acquire(folder)
+    except LeaseHeld as held:
+        print(f"isobudget: {held}", file=sys.stderr)
+        return HELD
+    except InputError as error:
+        print(f"isobudget: {error}", file=sys.stderr)
+        return BAD_INPUT
+    try:
+        return _attempt(cell, folder, runs, lease, stop)
+    except (EventLogError, OSError) as error:
+        print(f"isobudget: the attempt's record cannot be written: {error}", file=sys.stderr)
+        return FAILED
+    finally:
+        lease.release()
+
+
+def _attempt(cell: Cell, folder: CellFolder, runs: RunsFolder, lease: Lease, stop: Callable[[], bool]) -> int:
+    number = (folder.attempt_numbers() or [0])[-1] + 1
+    checkpoint, damaged = checkpoints.load_newest(folder.checkpoints)
+    clock, meter = Clock(devices=_devices()), Meter()
+    with EventWriter(folder.events(number), exclusive=True) as events:
+        events.append("attempt_started", _started(cell, folder, number, checkpoint))
+        for message in damaged:
+            events.append("warning", {"code": "damaged-checkpoint", "message": message})
+        sidecar = TokenSidecar(folder.tokens(number))
+        record = RunRecord(events, sidecar, meter, clock, cell.content["charged"])
+        run: Run | None = None
+        try:
+            _refuse_changed_code()
+            with _heartbeat(events, lease, meter) as lost:
+                run = _build(cell, folder, runs, number, checkpoint, record, meter, clock)
+                status = run.train(lambda: stop() or lost())
+            reason = "asked to stop" if status == "interrupted" else "every budget is exhausted"
+            code = COMPLETED if status == "completed" else INTERRUPTED
+        except InputError as error:
+            status, reason, code = "failed", str(error), BAD_INPUT
+        except EventLogError:
+            raise
+        except Exception as error:  # noqa: BLE001 - a run's end must be told, whatever ended it
+            traceback.print_exc()
+            status, reason, code = "failed", f"{type(error).__name__}: {error}", FAILED
+        if status == "failed":
+            print(f"isobudget: {reason}", file=sys.stderr)
+        charge = run.charge() if run else record.charge(0)
+        record.finished(status, reason, charge, run.diverged if run else False)
+        return code
+
+
+def _build(
+    cell: Cell,
+    folder: CellFolder,
+    runs: RunsFolder,
+    number: int,
+    checkpoint: checkpoints.Checkpoint | None,
+    record: RunRecord,
+    meter: Meter,
+    clock: Clock,
+) -> Run:
+    content = cell.content
+    if "gpu_hours" in content["budgets"] and not _devices():
+        raise InputError("a budget in gpu_hours needs a GPU, and none is visible", "a budget in cpu_hours, or a GPU")
+    _fix_threads(content["threads"])
+    task = build_task(content["task"])
+    built = build_policy(content["model"], task, runs.cache("warm-start"))
+    policy = built.policy
+    training = TrainingSpec.model_validate_json(json.dumps(content["training"]))
+    engine = MeteredEngine(policy.engine(), meter, clock, policy.shape, record.sampled)
+    intervention = build_intervention(content["intervention"])
+    learner = build_learner(policy, training)
+    if built.warm_start and checkpoint is None:
+        _tell_warm_start(built.warm_start, record, meter, clock)
+    parts = Parts(task, policy, intervention, learner, engine, meter, clock, Work(meter, clock), record)
+    run = Run(cell, parts, number, folder.checkpoints)
+    if checkpoint is not None:
+        run.restore(checkpoint)
+    return run
+
+
+def _tell_warm_start(row: dict[str, Any], record: RunRecord, meter: Meter, clock: Clock) -> None:
+    """The shared warm start enters each run's ledger as update 0; by default it is not charged."""
+    counts = {name: row[name] for name in Counts.__dataclass_fields__ if name in row}
+    meter.add("warm_start", Counts(**counts))
+    clock.credit("warm_start", Seconds(row.get("wall_seconds", 0.0), row.get("cpu_seconds", 0.0)))
+    record.ledger(0, {}, {})
+
+
+def _started(
+    cell: Cell, folder: CellFolder, number: int, checkpoint: checkpoints.Checkpoint | None
+) -> dict[str, Any]:
+    """The payload of `attempt_started`. How the sweep runs (its mode, its lock) is in launch.json beside the cell."""
+    launch = {"mode": "exploratory", "mode_reason": "not started by a sweep", "lock_hash": None}
+    launch |= {"code_commit": None, "code_dirty": None, "study": cell.study}
+    try:
+        launch |= json.loads((folder.path / "launch.json").read_text())
+    except FileNotFoundError:
+        pass
+    return {
+        "cell": cell.id,
+        "attempt": number,
+        **launch,
+        "code_hash": code_hash(),
+        "packages": {name: importlib.metadata.version(name) for name in PACKAGES},
+        "device": _device_name(),
+        "threads": cell.content["threads"],
+        "resumed_from": {"attempt": checkpoint.attempt, "seq": checkpoint.seq} if checkpoint else None,
+    }
+
+
+def _refuse_changed_code() -> None:
+    """A cell runs the code that its sweep started with, or not at all."""
+    expected = os.environ.get("ISOBUDGET_CODE_HASH")
+    if expected and expected != code_hash():
+        raise InputError(
+            "the code of the harness changed since the sweep started", "start the sweep again on the new code"
+        )
+
+
+@contextmanager
+def _heartbeat(events: EventWriter, lease: Lease, meter: Meter) -> Iterator[Callable[[], bool]]:
+    """Renews the lease and tells of progress from a thread; what it yields says whether the lease was lost."""
+    over, lost = threading.Event(), threading.Event()
+
+    def beat() -> None:
+        while not over.wait(HEARTBEAT_SECONDS):
+            try:
+                lease.renew()
+                tokens = sum(meter.total(kind).generated_tokens for kind in KINDS)
+                events.append("heartbeat", {}, {"cpu_seconds": process_cpu_seconds(), "generated_tokens": tokens})
+            except LeaseLost as error:
+                print(f"isobudget: {error}", file=sys.stderr)
+                lost.set()
+                return
+            except EventLogError as error:  # the run itself will meet the same trouble, and tell of it
+                print(f"isobudget: no heartbeat: {error}", file=sys.stderr)
+
+    thread = threading.Thread(target=beat, name="heartbeat", daemon=True)
+    thread.start()
+    try:
+        yield lost.is_set
+    finally:
+        over.set()
+        thread.join()
+
+
+def _devices() -> int:
+    import torch
+
+    return torch.cuda.device_count()
+
+
+def _device_name() -> str:
+    import torch
+
+    return f"cuda:{torch.cuda.get_device_name(0)}" if torch.cuda.is_available() else "cpu"
+
+
+def _fix_threads(threads: int) -> None:
+    """Thread count and algorithms that make equal runs equal to the bit on CPU."""
+    import torch
+
+    torch.set_num_threads(threads)
+    torch.use_deterministic_algorithms(True, warn_only=True)

@@ -1,0 +1,106 @@
+"""The policy-gradient loss of one update: strictly on policy, so the ratio is 1 and nothing is clipped.
+
+    L = - sum over trained tokens of A_t log pi(y_t | y_<t, x) / D
+
+D is the study's `loss_denominator`. Log-probabilities are of the sampling temperature's distribution. Top-p's
+truncation is not differentiated, as is common.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from harness.interventions.base import Group
+from harness.study.training import TrainingSpec
+from harness.train.advantages import advantage_of
+
+
+@dataclass(frozen=True)
+class Row:
+    """One rollout as the loss sees it."""
+
+    prompt_ids: tuple[int, ...]
+    token_ids: tuple[int, ...]
+    weights: tuple[float, ...]
+    """A_t / D of each token."""
+
+    @property
+    def length(self) -> int:
+        return len(self.prompt_ids) + len(self.token_ids)
+
+
+def loss_rows(groups: Sequence[Group], training: TrainingSpec) -> list[Row]:
+    """The update's trained rollouts with the weight of each token. Rollouts that get no gradient are left out."""
+    trained = [
+        rollout
+        for group in groups
+        for rollout in group.rollouts
+        if rollout.trainable and not (training.mask_truncated and rollout.sample.finish_reason == "length")
+    ]
+    tokens = sum(len(rollout.sample.token_ids) for rollout in trained)
+    rows = []
+    for rollout in trained:
+        denominator = {
+            "token-mean": tokens,
+            "sequence-mean": len(trained) * len(rollout.sample.token_ids),
+            "constant": len(trained) * training.max_new_tokens,
+        }[training.loss_denominator]
+        weights = tuple((advantage_of(rollout) / denominator).tolist())
+        rows.append(Row(rollout.request.prompt_ids, rollout.sample.token_ids, weights))
+    return rows
+
+
+def micro_batches(rows: Sequence[Row], micro_batch_tokens: int) -> list[list[Row]]:
+    """Rows sorted by length and cut so that padded size stays within `micro_batch_tokens` (one row at least).
+
+    Rows without any weight are dropped: their gradient is exactly zero.
+    """
+    ordered = sorted((row for row in rows if any(row.weights)), key=lambda row: (len(row.prompt_ids), row.length))
+    batches: list[list[Row]] = []
+    for row in ordered:
+        if batches and _padded(batches[-1] + [row]) <= micro_batch_tokens:
+            batches[-1].append(row)
+        else:
+            batches.append([row])
+    return batches
+
+
+def _padded(rows: Sequence[Row]) -> int:
+    prompt = max(len(row.prompt_ids) for row in rows)
+    completion = max(len(row.token_ids) for row in rows)
+    return len(rows) * (prompt + completion)
+
+
+def batch_loss(module: nn.Module, rows: Sequence[Row], temperature: float) -> Tensor:
+    """The rows' share of L, a scalar with a graph. Prompts are padded on the left, completions on the right."""
+    logprobs_BT = token_logprobs(module, rows, temperature)
+    weights_BT = _right_padded([row.weights for row in rows], 0.0).to(logprobs_BT.device)
+    return -(weights_BT * logprobs_BT).sum()
+
+
+def token_logprobs(module: nn.Module, rows: Sequence[Row], temperature: float) -> Tensor:
+    """log pi of each completion token, shape (B, T), float32; padding positions hold arbitrary finite values."""
+    device = next(module.parameters()).device
+    widest = max(len(row.prompt_ids) for row in rows)
+    left = [widest - len(row.prompt_ids) for row in rows]
+    tokens_BT = _right_padded([row.token_ids for row in rows], 0)
+    prompts_BP = torch.tensor([[0] * pad + list(row.prompt_ids) for pad, row in zip(left, rows, strict=True)])
+    ids_BS = torch.cat([prompts_BP, tokens_BT], dim=1).to(device)
+    extra = {}
+    if any(left):  # without left padding the causal mask alone is right: padding on the right is never attended to
+        places_BS = torch.arange(ids_BS.shape[1]).expand_as(ids_BS) - torch.tensor(left)[:, None]
+        extra["attention_mask"] = (places_BS >= 0).long().to(device)
+        extra["position_ids"] = places_BS.clamp(min=0).to(device)
+    logits_BTV = module(input_ids=ids_BS, use_cache=False, logits_to_keep=tokens_BT.shape[1] + 1, **extra).logits
+    scaled_BTV = logits_BTV[:, :-1].float() / temperature
+    chosen_BT = scaled_BTV.gather(2, tokens_BT.to(device)[..., None]).squeeze(2)
+    return chosen_BT - scaled_BTV.logsumexp(dim=2)
+
+
+def _right_padded(rows: Sequence[Sequence[float]] | Sequence[Sequence[int]], fill: float | int) -> Tensor:
+    widest = max(len(row) for row in rows)
+    return torch.tensor([[*row, *[fill] * (widest - len(row))] for row in rows])

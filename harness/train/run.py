@@ -1,0 +1,218 @@
+"""The training loop: updates until every budget is exhausted. It is blind to which arm it runs.
+
+One update: converse with the intervention and the engine, scale its advantages, backward; then the barrier,
+where milestones that the charge has passed are evaluated on the policy in memory; then the step. Strictly on
+policy, one step per batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from harness.compute.clock import Clock
+from harness.compute.meter import Meter
+from harness.compute.work import Work
+from harness.interventions.base import Conversation, Group, Intervention, Step
+from harness.models.policy import Policy
+from harness.rollout.protocol import Engine, Sampling
+from harness.study.cell import Cell, Milestone
+from harness.study.training import TrainingSpec
+from harness.tasks.base import Task
+from harness.train import checkpoint as checkpoints
+from harness.train.advantages import scale_advantages, zero_variance_share
+from harness.train.evaluation import evaluate
+from harness.train.learner import Gradient, Learner
+from harness.train.milestones import Schedule, learning_rate_factor
+from harness.train.prompts import PromptStream
+from harness.train.record import Charge, RunRecord
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a run is put together from."""
+
+    task: Task
+    policy: Policy
+    intervention: Intervention
+    learner: Learner
+    engine: Engine
+    """Metered."""
+    meter: Meter
+    clock: Clock
+    work: Work
+    record: RunRecord
+
+
+class Run:
+    """One attempt's training, from update 0 or from a checkpoint."""
+
+    def __init__(self, cell: Cell, parts: Parts, attempt: int, checkpoint_folder: Path):
+        content = cell.content
+        self._parts = parts
+        self._attempt = attempt
+        self._checkpoint_folder = checkpoint_folder
+        self._training = TrainingSpec.model_validate_json(_json(content["training"]))
+        self._evaluate = content["evaluate"]
+        self._seed: int = content["seed"]
+        self._budgets: dict[str, float] = content["budgets"]
+        milestones = [Milestone(**milestone) for milestone in content["milestones"]]
+        self._milestones = milestones
+        self._schedule = Schedule(milestones, self._budgets)
+        self._prompts = PromptStream(parts.task.pool("train"), self._seed)
+        self.updates = 0
+        self.diverged = False
+        self._policy_charge: Charge = parts.record.charge(0)
+        self._last_checkpoint = 0
+
+    def train(self, stop: Callable[[], bool]) -> str:
+        """Trains until every budget is exhausted ("completed") or `stop` says so ("interrupted")."""
+        while not (self.diverged or self._schedule.exhausted(self.charge())):
+            if stop():
+                if self.updates > self._last_checkpoint:
+                    self.save()
+                return "interrupted"
+            if not self._one_update():
+                break
+            if self.updates % self._training.checkpoint_every_updates == 0:
+                self.save()
+        self.save()
+        return "completed"
+
+    def charge(self) -> Charge:
+        """The algorithmic charge so far."""
+        return self._parts.record.charge(self.updates)
+
+    def _one_update(self) -> bool:
+        """Whether a step was taken; False: the last budget was exhausted at the barrier."""
+        with self._parts.clock.phase("training"):
+            step = self._next_step()
+            groups = converse(self._parts.intervention.collect(step), self._parts.engine)
+            self._parts.intervention.advantages(groups)
+            scale_advantages(groups, self._training)
+            gradient = self._parts.learner.backward(groups, self._parts.work)
+            prompts = {draw.index: draw.problem.prompt for draw in step.draws}
+            self._parts.record.ledger(step.update, prompts, step.graded)
+            charge = self.charge()
+            self._evaluate_due(charge, after_step=False)
+            if self._schedule.exhausted(charge):
+                return False
+            learning_rate = self._learning_rate(step.update, charge)
+            finite = self._parts.learner.step(learning_rate)
+            self.updates += 1
+        self._policy_charge = {**charge, "updates": self.updates}
+        self.diverged = not (finite and gradient.finite)
+        self._parts.record.update(
+            self.updates, self._policy_charge, self._told(step, groups, gradient, learning_rate)
+        )
+        self._evaluate_due(self._policy_charge, after_step=True)
+        return True
+
+    def _next_step(self) -> Step:
+        training = self._training
+        return Step(
+            update=self.updates + 1,
+            draws=self._prompts.draw(training.prompts_per_update),
+            group_size=training.group_size,
+            sampling=Sampling(training.max_new_tokens, training.temperature, training.top_p),
+            run_seed=self._seed,
+            policy=self._parts.policy,
+            task=self._parts.task,
+        )
+
+    def _evaluate_due(self, charge: Charge, *, after_step: bool) -> None:
+        due = self._schedule.due(charge, after_step=after_step)
+        if self.diverged:  # no later policy can be sampled: every milestone still to come scores the declared floor
+            due += [m for m in self._schedule.open() if m.amount <= self._budgets.get(m.currency, 0)]
+        if due:
+            self._evaluate_policy(due, charge)
+
+    def _evaluate_policy(self, due: list[Milestone], charge: Charge) -> None:
+        parts, spec = self._parts, self._evaluate
+        with parts.clock.phase("evaluation"):
+            result = None
+            if not self.diverged:
+                result = evaluate(spec, parts.policy, parts.engine, parts.task, self._seed)
+            prompts = {index: problem.prompt for index, problem in enumerate(parts.task.pool(spec["pool"]))}
+            parts.record.evaluation(result, due, self._policy_charge, charge, spec, prompts)
+
+    def _learning_rate(self, update: int, charge: Charge) -> float:
+        training = self._training
+        over = training.decay_over
+        fraction = charge[over] / self._budgets[over] if over else 0.0
+        factor = learning_rate_factor(training.decay, fraction, training.warmup_updates, update)
+        return training.learning_rate * factor
+
+    def _told(self, step: Step, groups: list[Group], gradient: Gradient, learning_rate: float) -> dict[str, Any]:
+        rollouts = [rollout for group in groups for rollout in group.rollouts]
+        return {
+            "learning_rate": learning_rate,
+            "loss": gradient.loss,
+            "grad_norm": gradient.grad_norm,
+            "reward_mean": float(np.mean([rollout.reward for rollout in rollouts])),
+            "clipped_share": float(np.mean([r.sample.finish_reason == "length" for r in rollouts])),
+            "zero_variance_share": zero_variance_share(groups),
+            "verifier_errors": step.verifier_errors,
+            "trained_tokens": gradient.trained_tokens,
+            "notes": step.notes,
+            "diverged": self.diverged,
+        }
+
+    def save(self) -> None:
+        """Writes a checkpoint as the crash rule says (train/checkpoint.py)."""
+        parts = self._parts
+        with parts.clock.phase("checkpoint"):
+            parts.record.events.sync()
+            name = checkpoints.name_of(self._attempt, self.updates)
+            seq = parts.record.events.last_seq
+            state = {
+                "update": self.updates,
+                "diverged": self.diverged,
+                "meter": parts.meter.state(),
+                "clock": parts.clock.state(),
+                "passed": self._schedule.passed,
+                "prompts": self._prompts.position,
+                "policy_charge": self._policy_charge,
+                "intervention": parts.intervention.state(),
+            }
+            checkpoint = checkpoints.Checkpoint(name, self._attempt, seq, state, parts.learner.tensors())
+            checkpoints.save(self._checkpoint_folder, checkpoint)
+            parts.record.events.append(
+                "checkpoint", {"update": self.updates, "name": name, "attempt": self._attempt, "seq": seq}
+            )
+        self._last_checkpoint = self.updates
+
+    def restore(self, checkpoint: checkpoints.Checkpoint) -> None:
+        """Goes on from a checkpoint of this cell."""
+        parts, state = self._parts, checkpoint.state
+        parts.learner.load_tensors(checkpoint.tensors)
+        parts.meter.load_state(state["meter"])
+        parts.clock.load_state(state["clock"])
+        parts.intervention.load_state(state["intervention"])
+        passed = [(currency, amount) for currency, amount in state["passed"]]
+        self._schedule = Schedule(self._milestones, self._budgets, passed)
+        self._prompts.position = state["prompts"]
+        self._policy_charge = state["policy_charge"]
+        self.updates = self._last_checkpoint = state["update"]
+        self.diverged = state["diverged"]
+
+
+def converse(conversation: Conversation, engine: Engine) -> list[Group]:
+    """Answers an intervention's requests until it returns its groups."""
+    try:
+        requests = next(conversation)
+        while True:
+            requests = conversation.send(engine.generate(requests))
+    except StopIteration as done:
+        groups: list[Group] = done.value
+        return groups
+
+
+def _json(value: Any) -> str:
+    import json
+
+    return json.dumps(value)

@@ -71,7 +71,11 @@ class Cell:
             claimed = found.pop("id")
             cell = cls(**found)
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise InputError(f"not a cell file ({error})", "a cell.json written by `isobudget sweep`", str(path)) from None
+            raise InputError(
+                f"not a cell file ({error})", "a cell.json written by `isobudget sweep`", str(path)
+            ) from None
         if cell.id != claimed:
-            raise InputError(f"the cell's content hashes to {cell.id}, its id says {claimed}", "plan the study again", str(path))
+            raise InputError(
+                f"the cell's content hashes to {cell.id}, its id says {claimed}", "plan the study again", str(path)
+            )
         return cell

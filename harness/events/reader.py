@@ -9,10 +9,13 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from harness.events.line import decode
 from harness.events.schema import Event, EventLogError
 from harness.events.upcasters import upcast
+
+_TYPES: Final = {"seq": int, "kind": str, "payload": dict, "measured": dict, "envelope": dict}
 
 
 @dataclass(frozen=True)
@@ -50,11 +53,12 @@ def parse_events(data: bytes, path: str | os.PathLike[str], offset: int = 0, seq
 def _event(line: bytes, expected: int, path: str | os.PathLike[str]) -> Event:
     try:
         fields = upcast(decode(line))
-        event = Event(**{name: fields[name] for name in ("seq", "kind", "payload", "measured", "envelope")})
-    except KeyError as error:
-        raise EventLogError(f"the event has no {error}", path, expected + 1) from None
     except ValueError as error:
         raise EventLogError(str(error), path, expected + 1) from None
+    for name, kind in _TYPES.items():
+        if type(fields.get(name)) is not kind:
+            raise EventLogError(f"`{name}` is not {kind.__name__}", path, expected + 1)
+    event = Event(**{name: fields[name] for name in _TYPES})
     if event.seq != expected:
         raise EventLogError(f"sequence number {event.seq} where {expected} is due", path, expected + 1)
     return event

@@ -70,10 +70,16 @@ class EventWriter:
             self._next_seq += 1
             return self._next_seq - 1
 
-    def sync(self) -> None:
-        """Returns when everything appended is on the disk."""
+    def sync(self) -> int:
+        """Returns when everything appended is on the disk: the last sequence number there, -1 of an empty log."""
         with self._mutex, self._told("synced"):
             os.fsync(self._descriptor())
+            return self._next_seq - 1
+
+    @property
+    def last_seq(self) -> int:
+        """Of the last line known here; -1 of an empty log."""
+        return self._next_seq - 1
 
     def close(self) -> None:
         """Closes the file; further appends are refused. Harmless when closed already."""

@@ -7,9 +7,10 @@ holds an engine, and the trainer never asks which one it runs.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -107,34 +108,42 @@ def grade(task: Task, problem: Problem, completion: str, sample: Sample) -> tupl
         return 0.0, True
 
 
-class Parameters(BaseModel):
-    """Parameters of an arm's intervention; each family declares its own subclass."""
+class ArmParameters(BaseModel):
+    """Parameters of an arm's intervention; each family that has some declares a subclass."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
-class Intervention(Protocol):
+class Intervention(ABC):
     """What makes arms differ, and nothing else."""
 
-    Parameters: type[Parameters]
+    Parameters: ClassVar[type[ArmParameters]] = ArmParameters
 
-    def __init__(self, parameters: Any): ...
+    def __init__(self, parameters: Any):
+        self.parameters = parameters
+        """An instance of `Parameters`."""
 
-    @staticmethod
-    def least_update_tokens(parameters: Any, training: TrainingSpec) -> int:
-        """The fewest generated tokens that one update can take: a smaller budget is refused before launch."""
-        ...
+    @classmethod
+    def least_update_tokens(cls, parameters: Any, training: TrainingSpec) -> int:
+        """The fewest generated tokens that one update can take: a smaller budget is refused before launch.
 
+        Unless a family says otherwise, one token for each rollout.
+        """
+        return training.prompts_per_update * training.group_size
+
+    @abstractmethod
     def collect(self, step: Step) -> Conversation:
         """Asks for samples and returns the groups to train on."""
-        ...
 
+    @abstractmethod
     def advantages(self, groups: Sequence[Group]) -> None:
         """Sets `advantage_T` of every rollout, unscaled: scaling is the trainer's, and pinned in the study."""
-        ...
 
     def state(self) -> dict[str, Any]:
         """What must survive a crash, as JSON values."""
-        ...
+        return {}
 
-    def load_state(self, state: dict[str, Any]) -> None: ...
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Takes over what `state` gave."""
+        if state:
+            raise RuntimeError(f"{type(self).__name__} saves a state and does not load it")

@@ -12,12 +12,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 from pydantic import Field
 
-from harness.interventions.base import Conversation, Group, Parameters, Rollout, Step
+from harness.interventions.base import ArmParameters, Conversation, Group, Intervention, Rollout, Step
 from harness.interventions.groups import sample_groups
 from harness.rollout.protocol import Request, Sample
 from harness.study.training import TrainingSpec
@@ -26,10 +26,10 @@ State = tuple[int, int, int]
 """A state to be valued: (group, rollout whose prefix it is, length of the prefix in tokens)."""
 
 
-class MCDifference:
+class MCDifference(Intervention):
     """A_k = V(s_k+1) - V(s_k) for each token of step k, V by Monte Carlo continuations."""
 
-    class Parameters(Parameters):
+    class Parameters(ArmParameters):
         """How values are estimated."""
 
         continuations: Annotated[int, Field(ge=1)] = 9
@@ -39,13 +39,15 @@ class MCDifference:
         merge_equal_prefixes: bool = True
         """Whether states with equal prefixes share their continuations; the prompt is shared by its group."""
 
+    parameters: Parameters
+
     def __init__(self, parameters: Parameters):
-        self.parameters = parameters
+        super().__init__(parameters)
         self._values: dict[State, float] = {}
         self._boundaries: dict[tuple[int, int], list[int]] = {}
 
-    @staticmethod
-    def least_update_tokens(parameters: Parameters, training: TrainingSpec) -> int:
+    @classmethod
+    def least_update_tokens(cls, parameters: Parameters, training: TrainingSpec) -> int:
         """One token for each rollout and for each continuation of a prompt; a rollout of one step needs no other."""
         states = 1 if parameters.merge_equal_prefixes else training.group_size
         return training.prompts_per_update * (training.group_size + states * parameters.continuations)
@@ -61,7 +63,9 @@ class MCDifference:
         shared = {state: self._shared_with(groups, state) for state in states}
         asked = list(dict.fromkeys(shared.values()))
         requests = [
-            self._request(step, groups, state, index) for state in asked for index in range(self.parameters.continuations)
+            self._request(step, groups, state, index)
+            for state in asked
+            for index in range(self.parameters.continuations)
         ]
         samples = iter((yield requests))
         value = {state: self._value(step, groups, state, samples) for state in asked}
@@ -77,12 +81,6 @@ class MCDifference:
                 values = [self._values[g, i, start] for start in starts] + [rollout.reward]
                 lengths = np.diff([*starts, len(rollout.sample.token_ids)])
                 rollout.advantage_T = np.repeat(np.diff(values), lengths)
-
-    def state(self) -> dict[str, Any]:
-        return {}
-
-    def load_state(self, state: dict[str, Any]) -> None:
-        """Nothing outlives an update."""
 
     def _step_ends(self, step: Step, group: Group, rollout: Rollout) -> list[int]:
         ends = step.task.step_boundaries(group.problem, step.policy.pieces(rollout.sample.token_ids))

@@ -1,8 +1,8 @@
 """The scripted arm: declared costs and a declared gain, for studies whose right answer is known.
 
 With the scripted model, accuracy after u updates is start + (ceiling - start)(1 - exp(-gain * u)), and an
-update costs prompts x group_size x (rollout_tokens + continuations x continuation_tokens) tokens, exactly. So whatever
-winner and flip a study plants here, its tables must recover.
+update costs exactly prompts x group_size x (rollout_tokens + continuations x continuation_tokens) tokens. So
+whatever winner and flip a study plants here, its tables must recover.
 """
 
 from __future__ import annotations
@@ -10,22 +10,22 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 from pydantic import Field
 
-from harness.interventions.base import Conversation, Group, Parameters, Step
+from harness.interventions.base import ArmParameters, Conversation, Group, Intervention, Step
 from harness.interventions.groups import sample_groups
 from harness.rollout.protocol import Request
 from harness.seeds import hashed_seed
 from harness.study.training import TrainingSpec
 
 
-class Scripted:
+class Scripted(Intervention):
     """Every token's advantage is the declared gain, which the scripted policy adds to its skill."""
 
-    class Parameters(Parameters):
+    class Parameters(ArmParameters):
         """The planted truth of one arm."""
 
         gain: Annotated[float, Field(ge=0)]
@@ -39,12 +39,14 @@ class Scripted:
         continuation_tokens: Annotated[int, Field(ge=1)] = 10
         """Tokens of each continuation."""
 
+    parameters: Parameters
+
     def __init__(self, parameters: Parameters):
-        self.parameters = parameters
+        super().__init__(parameters)
         self._gain = parameters.gain
 
-    @staticmethod
-    def least_update_tokens(parameters: Parameters, training: TrainingSpec) -> int:
+    @classmethod
+    def least_update_tokens(cls, parameters: Parameters, training: TrainingSpec) -> int:
         """Exactly what one update takes."""
         per_rollout = parameters.rollout_tokens + parameters.continuations * parameters.continuation_tokens
         return training.prompts_per_update * training.group_size * per_rollout
@@ -68,12 +70,6 @@ class Scripted:
         for group in groups:
             for rollout in group.rollouts:
                 rollout.advantage_T = np.full(len(rollout.sample.token_ids), self._gain)
-
-    def state(self) -> dict[str, Any]:
-        return {}
-
-    def load_state(self, state: dict[str, Any]) -> None:
-        """The gain is drawn anew, alike, at each step."""
 
     def _continuation(self, step: Step, group: Group, parent: Request, index: int) -> Request:
         return replace(

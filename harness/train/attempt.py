@@ -13,7 +13,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -146,10 +146,8 @@ def _started(
     """The payload of `attempt_started`. How the sweep runs (its mode, its lock) is in launch.json beside the cell."""
     launch = {"mode": "exploratory", "mode_reason": "not started by a sweep", "lock_hash": None}
     launch |= {"code_commit": None, "code_dirty": None, "study": cell.study}
-    try:
-        launch |= json.loads((folder.path / "launch.json").read_text())
-    except FileNotFoundError:
-        pass
+    with suppress(FileNotFoundError):
+        launch |= json.loads(folder.launch.read_text())
     return {
         "cell": cell.id,
         "attempt": number,

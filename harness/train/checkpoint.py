@@ -87,7 +87,7 @@ def load(path: Path) -> Checkpoint:
 
 def load_newest(folder: Path) -> tuple[Checkpoint | None, list[str]]:
     """The newest sound checkpoint, or None, and what was wrong with newer ones."""
-    damaged = []
+    damaged: list[str] = []
     for name in reversed(_names(folder)):
         try:
             return load(folder / name), damaged

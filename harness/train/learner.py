@@ -113,8 +113,11 @@ class TorchLearner:
             for name, parameter in self._named:
                 parameter.copy_(tensors[f"model.{name}"])
         for name, parameter in self._named:
-            state = {key: tensors[f"optimiser.{key}.{name}"] for key in ("step", "exp_avg", "exp_avg_sq")
-                     if f"optimiser.{key}.{name}" in tensors}
+            state = {
+                key: tensors[f"optimiser.{key}.{name}"]
+                for key in ("step", "exp_avg", "exp_avg_sq")
+                if f"optimiser.{key}.{name}" in tensors
+            }
             if state:
                 self._optimiser.state[parameter] = {key: value.clone() for key, value in state.items()}
 

@@ -95,9 +95,11 @@ def token_logprobs(module: nn.Module, rows: Sequence[Row], temperature: float) -
         places_BS = torch.arange(ids_BS.shape[1]).expand_as(ids_BS) - torch.tensor(left)[:, None]
         extra["attention_mask"] = (places_BS >= 0).long().to(device)
         extra["position_ids"] = places_BS.clamp(min=0).to(device)
-    logits_BTV = module(input_ids=ids_BS, use_cache=False, logits_to_keep=tokens_BT.shape[1] + 1, **extra).logits
+    logits_BTV: Tensor = module(
+        input_ids=ids_BS, use_cache=False, logits_to_keep=tokens_BT.shape[1] + 1, **extra
+    ).logits
     scaled_BTV = logits_BTV[:, :-1].float() / temperature
-    chosen_BT = scaled_BTV.gather(2, tokens_BT.to(device)[..., None]).squeeze(2)
+    chosen_BT: Tensor = scaled_BTV.gather(2, tokens_BT.to(device)[..., None]).squeeze(2)
     return chosen_BT - scaled_BTV.logsumexp(dim=2)
 
 

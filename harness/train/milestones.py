@@ -58,9 +58,7 @@ class Schedule:
         return not after_step and charge[milestone.currency] > milestone.amount
 
 
-def learning_rate_factor(
-    decay: str, fraction_spent: float, warmup_updates: int, update: int
-) -> float:
+def learning_rate_factor(decay: str, fraction_spent: float, warmup_updates: int, update: int) -> float:
     """What the learning rate is multiplied by at update `update` (from 1).
 
     Decay follows the fraction spent of the one budget that it names, in [0, 1], not the steps; warm-up is

@@ -113,7 +113,7 @@ class RunRecord:
         self, update: int, prompts: Mapping[int, str], graded: Mapping[int, tuple[str, float]]
     ) -> tuple[dict[str, Any], str | None]:
         sampled, self._sampled = self._sampled, []
-        rows = {kind: counts.record() for kind, counts in self._meter.drain().items()}
+        rows: dict[str, Any] = {kind: counts.record() for kind, counts in self._meter.drain().items()}
         if not sampled:
             return rows, None
         records = []

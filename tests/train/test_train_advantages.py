@@ -1,0 +1,59 @@
+import numpy as np
+import pytest
+
+from harness.interventions.base import Group, Rollout
+from harness.interventions.grpo import GRPO
+from harness.rollout.protocol import Request, Sample, Sampling
+from harness.study.training import TrainingSpec
+from harness.tasks.base import Problem
+from harness.train.advantages import scale_advantages, zero_variance_share
+
+
+def group(*rewards: float, lengths: tuple[int, ...] | None = None) -> Group:
+    lengths = lengths or tuple(2 for _ in rewards)
+    request = Request("rollout", (1,), Sampling(8), 0, 0)
+    rollouts = [
+        Rollout(request, Sample((5,) * length, (0.0,) * length, "stop"), "", reward)
+        for reward, length in zip(rewards, lengths, strict=True)
+    ]
+    return Group(Problem("p", "a", "h"), 0, 0, rollouts)
+
+
+def advantages(groups: list[Group]) -> np.ndarray:
+    return np.concatenate([rollout.advantage_T for g in groups for rollout in g.rollouts])
+
+
+def test_group_std_is_the_grpo_formula_with_bessels_correction():
+    groups = [group(1.0, 0.0, 0.0, 0.0)]
+    GRPO(GRPO.Parameters()).advantages(groups)
+    scale_advantages(groups, TrainingSpec(advantage_scale="group-std"))
+    # mean 1/4, variance (9/16 + 3/16) / 3 = 1/4, so (3/4, -1/4) / (1/2)
+    assert advantages(groups)[::2] == pytest.approx([1.5, -0.5, -0.5, -0.5], abs=1e-5)
+
+
+def test_rms_is_one_over_all_trained_tokens_of_the_update():
+    groups = [group(1.0, 0.0, lengths=(1, 5)), group(1.0, 1.0, lengths=(3, 2))]
+    GRPO(GRPO.Parameters()).advantages(groups)
+    scale_advantages(groups, TrainingSpec(advantage_scale="rms"))
+    assert np.sqrt(np.mean(advantages(groups) ** 2)) == pytest.approx(1.0, abs=1e-4)
+
+
+def test_none_leaves_advantages_alone_and_equal_outcomes_give_zeros_under_every_scale():
+    groups = [group(1.0, 0.0)]
+    GRPO(GRPO.Parameters()).advantages(groups)
+    scale_advantages(groups, TrainingSpec(advantage_scale="none"))
+    assert advantages(groups).tolist() == [0.5, 0.5, -0.5, -0.5]
+    for scale in ("none", "rms", "group-std"):
+        alike = [group(1.0, 1.0, 1.0)]
+        GRPO(GRPO.Parameters()).advantages(alike)
+        scale_advantages(alike, TrainingSpec(advantage_scale=scale))
+        assert not advantages(alike).any()
+
+
+def test_zero_variance_share_counts_groups_with_equal_outcomes():
+    assert zero_variance_share([group(1, 1), group(0, 0), group(1, 0), group(0, 1)]) == 0.5
+
+
+def test_a_forgotten_advantage_is_an_error_not_a_zero():
+    with pytest.raises(RuntimeError, match="one advantage per token"):
+        scale_advantages([group(1.0, 0.0)], TrainingSpec(advantage_scale="rms"))

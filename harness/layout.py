@@ -1,18 +1,19 @@
 """Where everything lies under the runs folder. The only file that spells these paths.
 
-    runs/
-      cells/<cell id>/cell.json                        the planned cell, content-addressed
-      cells/<cell id>/lease.json                       who works on it now (exclusive creation)
-      cells/<cell id>/attempts/<n>/events.jsonl        the record of one attempt
-      cells/<cell id>/attempts/<n>/tokens/*.parquet    token-id sidecar of that attempt
-      cells/<cell id>/checkpoints/                     the last two checkpoints
-      cells/<cell id>/launch.json                      under which study, mode and lock it was last launched
-      cells/<cell id>/jobs/<n>/                        one launch: job file, standard output, exit record
-      studies/<study>/events.jsonl                     the study log: locks seen, sweeps, analyses
-      studies/<study>/sweep.json                       who sweeps it now (exclusive creation)
-      cache/<kind>/<hash>/                             warm-started policies
-      store/isobudget.duckdb, store/snapshot.duckdb    the collector's database, the readers' snapshot
-      reports/<study>/                                 tables and figures
+runs/
+  cells/<cell id>/cell.json                        the planned cell, content-addressed
+  cells/<cell id>/lease.json                       who works on it now (exclusive creation)
+  cells/<cell id>/attempts/<n>/events.jsonl        the record of one attempt
+  cells/<cell id>/attempts/<n>/tokens/*.parquet    token-id sidecar of that attempt
+  cells/<cell id>/checkpoints/                     the last two checkpoints
+  cells/<cell id>/launch.json                      under which study, mode and lock it was last launched
+  cells/<cell id>/jobs/<n>/                        one launch: job file, standard output, exit record
+  studies/<study>/events.jsonl                     the study log: locks seen, sweeps, analyses
+  studies/<study>/sweep.json                       who sweeps it now (exclusive creation)
+  cache/<kind>/<hash>/                             warm-started policies
+  store/isobudget.duckdb, store/snapshot.duckdb    the collector's database, the readers' snapshot
+  store/collector.lock                             held by the one collector at work
+  reports/<study>/                                 tables and figures
 """
 
 from __future__ import annotations
@@ -23,12 +24,13 @@ from pathlib import Path
 
 from harness.errors import InputError
 
-_SAFE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
+SAFE_NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}"
+"""Names of studies, arms, models: safe as files on every system, and one word in a claim."""
 
 
 def safe_name(name: str) -> str:
     """`name` if it can be a file name without surprises, else an InputError: names never become paths unchecked."""
-    if not _SAFE_NAME.fullmatch(name):
+    if not re.fullmatch(SAFE_NAME, name):
         raise InputError(
             f"name {name!r} cannot be used for a folder",
             "use letters, digits, dot, dash, underscore; at most 80; starting with a letter or digit",
@@ -52,9 +54,13 @@ class RunsFolder:
         try:
             self.root.mkdir(parents=True, exist_ok=True)
         except (FileExistsError, NotADirectoryError):
-            raise InputError("the runs folder is a file", "name a folder with --runs or ISOBUDGET_RUNS", str(self.root)) from None
+            raise InputError(
+                "the runs folder is a file", "name a folder with --runs or ISOBUDGET_RUNS", str(self.root)
+            ) from None
         except OSError as error:
-            raise InputError(f"the runs folder cannot be made: {error.strerror}", "name a writable folder", str(self.root)) from None
+            raise InputError(
+                f"the runs folder cannot be made: {error.strerror}", "name a writable folder", str(self.root)
+            ) from None
         return self
 
     @property
@@ -83,6 +89,18 @@ class RunsFolder:
     @property
     def snapshot(self) -> Path:
         return self.root / "store" / "snapshot.duckdb"
+
+    @property
+    def collector_lock(self) -> Path:
+        return self.root / "store" / "collector.lock"
+
+    def attempt_logs(self) -> list[Path]:
+        """The events of every attempt of every cell, sorted."""
+        return sorted(self.cells.glob("*/attempts/[0-9]*/events.jsonl"))
+
+    def study_logs(self) -> list[Path]:
+        """The log of every study, sorted."""
+        return sorted((self.root / "studies").glob("*/events.jsonl"))
 
     def report(self, study: str) -> Path:
         return self.root / "reports" / safe_name(study)

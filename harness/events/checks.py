@@ -66,8 +66,8 @@ _counts: Final = _fields(
     {"prefill_tokens": _integer, "cached_prefill_tokens": _integer},
 )
 _charge: Final = _fields({"generated_tokens": _integer, "flops": _number})
-_hours: Final = _fields({}, {"gpu_hours": _number, "cpu_hours": _number})
-_seconds: Final[dict[str, Check]] = {"wall_seconds": _number, "cpu_seconds": _number}
+_hours: Final = _fields({}, {"gpu_hours": _or_null(_number), "cpu_hours": _or_null(_number)})
+_seconds: Final[dict[str, Check]] = {"wall_seconds": _or_null(_number), "cpu_seconds": _or_null(_number)}
 _milestones: Final = _each(_fields({"currency": _text, "amount": _number, "charge_after": _number}))
 _share: Final = _or_null(_number)
 

@@ -79,8 +79,8 @@ class EventLogError(Exception):
     """A log that cannot be written, or whose content cannot be trusted: one line, naming path and line."""
 
     def __init__(self, what: str, path: str | os.PathLike[str], line: int | None = None):
-        where = os.fspath(path) if line is None else f"{os.fspath(path)}:{line}"
-        super().__init__(f"{where}: {what}")
+        self.what = what if line is None else f"line {line}: {what}"
+        super().__init__(f"{os.fspath(path)}: {self.what}")
 
 
 @dataclass(frozen=True)

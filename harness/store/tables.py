@@ -1,8 +1,8 @@
 """The tables of the store and of the published snapshot: what `analysis` may rely on.
 
-The first group is events, row by row; the second is derived from it at each publication, so that reading
-needs no fold. `surviving` marks rows on the path that led to the analysed weights; the others are retraced
-work: in *spent*, not in *algorithmic*.
+The first group is events, row by row, and stays in the store. The second is derived from it at each
+publication and is the whole snapshot, so that reading needs no fold. `surviving` marks rows on the path that
+led to the analysed weights; the others are retraced work: in *spent*, not in *algorithmic*.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import Final
 
 EVENTS: Final = """
-CREATE TABLE IF NOT EXISTS files (
+CREATE TABLE built_by (layout TEXT NOT NULL);   -- of which tables: another layout is rebuilt
+CREATE TABLE files (
     path TEXT PRIMARY KEY,          -- relative to the runs folder
     log TEXT NOT NULL,              -- 'attempt' or 'study'
     cell TEXT, attempt INTEGER,     -- of an attempt's log
@@ -20,7 +21,7 @@ CREATE TABLE IF NOT EXISTS files (
     prefix_sum TEXT NOT NULL,       -- of the first read_bytes: a changed prefix quarantines the file
     quarantined TEXT                -- reason, or NULL
 );
-CREATE TABLE IF NOT EXISTS events (
+CREATE TABLE events (
     path TEXT NOT NULL, seq BIGINT NOT NULL, kind TEXT NOT NULL,
     time DOUBLE NOT NULL,           -- Unix seconds
     payload JSON NOT NULL, measured JSON NOT NULL,
@@ -46,13 +47,14 @@ CREATE TABLE planned_cells (
     study TEXT, cell TEXT, model TEXT, arm TEXT, seed BIGINT, block INTEGER, position INTEGER
 );
 CREATE TABLE attempts (
-    cell TEXT, attempt INTEGER, study TEXT, mode TEXT, mode_reason TEXT, lock_hash TEXT, code_commit TEXT, code_dirty BOOLEAN,
-    code_hash TEXT, device TEXT, threads INTEGER, resumed_attempt INTEGER, resumed_seq BIGINT,
+    cell TEXT, attempt INTEGER, study TEXT, mode TEXT, mode_reason TEXT, lock_hash TEXT, code_commit TEXT,
+    code_dirty BOOLEAN, code_hash TEXT, device TEXT, threads INTEGER, resumed_attempt INTEGER, resumed_seq BIGINT,
     started DOUBLE, last_seen DOUBLE, last_seq BIGINT, status TEXT, reason TEXT   -- status NULL: no `finished` line
 );
 CREATE TABLE runs (
     cell TEXT PRIMARY KEY,
-    status TEXT,                    -- completed | failed | interrupted | running (no finished line)
+    status TEXT,                    -- completed | failed | interrupted | running (no finished line);
+                                    -- failed, too, where a quarantined log breaks the surviving path
     reason TEXT, attempts INTEGER, updates BIGINT, diverged BOOLEAN,
     generated_tokens BIGINT, flops DOUBLE, gpu_hours DOUBLE, cpu_hours DOUBLE    -- algorithmic, charged kinds
 );

@@ -1,0 +1,152 @@
+"""How much a flip depends on where updates and compute are called equal: every pair of milestones.
+
+Exploratory by nature: p is adjusted over the whole grid by Benjamini-Hochberg, and the point that the main table
+uses is marked. Source of the rules: docs/method.md, section 3.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Literal
+
+import numpy as np
+
+from analysis.points import Point, compute_points, equal_updates, milestones_in
+from analysis.readings import ALL_MODELS, Readings
+from analysis.statistics.flips import flip_p_value
+from analysis.statistics.multiplicity import benjamini_hochberg
+from analysis.statistics.paired import Floats, complete_pairs
+from analysis.tables import HOURS_NOTE, Table
+
+GridKind = Literal["certain", "possible", "none", "not evaluable"]
+
+
+@dataclass(frozen=True)
+class GridRow:
+    """One unordered pair of arms at one (updates, compute) point. Differences are a - b."""
+
+    model: str
+    a: str
+    b: str
+    updates: float
+    currency: str
+    amount: float
+    difference_updates_points: float
+    difference_compute_points: float
+    p: float
+    """Intersection-union, in the direction of the estimates; NaN where they have the same sign."""
+    p_adjusted: float
+    """Benjamini-Hochberg over the grid, both directions of every point."""
+    kind: GridKind
+    declared: bool
+    """The point that the main table uses."""
+
+
+def flip_grid(readings: Readings) -> tuple[GridRow, ...]:
+    """All pairs, models and currencies at all milestones; empty where updates have no milestones."""
+    snapshot = readings.snapshot
+    grid = [Point("updates", amount, "milestone") for amount in milestones_in(snapshot, "updates")]
+    found = []
+    for model in readings.models:
+        for compute in compute_points(snapshot):
+            for a, b in combinations(snapshot.arm_names, 2):
+                used = equal_updates(snapshot, (a, b), readings.frame(model, compute))
+                for amount in milestones_in(snapshot, compute.currency):
+                    at = Point(compute.currency, amount, "milestone")
+                    second = _reached(readings, model, (a, b), at)
+                    for updates in grid:
+                        first = _reached(readings, model, (a, b), updates)
+                        declared = amount == compute.amount and used is not None and updates.amount == used.amount
+                        found.append((model or ALL_MODELS, (a, b), updates, at, first, second, declared))
+    tests = np.array([_p_value(first, second) for *_, first, second, _ in found])
+    adjusted = benjamini_hochberg(tests, 2 * len(tests))
+    alpha = snapshot.study.alpha
+    return tuple(
+        GridRow(
+            model=model,
+            a=pair[0],
+            b=pair[1],
+            updates=updates.amount,
+            currency=at.currency,
+            amount=at.amount,
+            difference_updates_points=_mean(first),
+            difference_compute_points=_mean(second),
+            p=float(p),
+            p_adjusted=float(p_adjusted),
+            kind=_kind(first, second, bool(p_adjusted <= alpha)),
+            declared=declared,
+        )
+        for (model, pair, updates, at, first, second, declared), p, p_adjusted in zip(
+            found, tests, adjusted, strict=True
+        )
+    )
+
+
+def _reached(readings: Readings, model: str | None, pair: tuple[str, str], point: Point) -> Floats:
+    """Complete differences at a point; none where a run did not reach it."""
+    if readings.count(model, pair, point, "not reached"):
+        return np.empty(0)
+    return complete_pairs(readings.differences(model, *pair, point))
+
+
+def _p_value(first: Floats, second: Floats) -> float:
+    if _mean(first) > 0 > _mean(second):
+        return float(flip_p_value(first, second))
+    if _mean(first) < 0 < _mean(second):
+        return float(flip_p_value(-first, -second))
+    return float("nan")
+
+
+def _kind(first: Floats, second: Floats, significant: bool) -> GridKind:
+    if not first.size or not second.size:
+        return "not evaluable"
+    if significant:
+        return "certain"
+    return "possible" if _mean(first) * _mean(second) < 0 else "none"
+
+
+def _mean(differences: Floats) -> float:
+    return float(differences.mean()) if differences.size else float("nan")
+
+
+def grid_tables(grid: tuple[GridRow, ...]) -> list[Table]:
+    """One matrix per model, pair and currency: updates down, compute across, the leader's sign at each."""
+    matrices: dict[tuple[str, str, str, str], list[GridRow]] = {}
+    for row in grid:
+        matrices.setdefault((row.model, row.a, row.b, row.currency), []).append(row)
+    return [_matrix(rows) for rows in matrices.values()]
+
+
+def _matrix(rows: list[GridRow]) -> Table:
+    first = rows[0]
+    amounts = list(dict.fromkeys(row.amount for row in rows))
+    lines: dict[float, list[str]] = {}
+    for amount in amounts:
+        for row in (row for row in rows if row.amount == amount):
+            lines.setdefault(row.updates, []).append(_symbol(row))
+    points = [Point(first.currency, amount) for amount in amounts]
+    notes = [
+        f"+ where {first.a} leads, - where {first.b} does: first at equal updates, then at equal compute. "
+        "* certain on this exploratory grid; [ ] the point of the main table; · not evaluable."
+    ]
+    if points[0].in_hours:
+        notes.append(HOURS_NOTE)
+    return Table(
+        title=f"{first.model}: {first.a} - {first.b} over points of equality",
+        columns=("updates", *(str(point) for point in points)),
+        rows=tuple((f"{updates:,.0f}", *symbols) for updates, symbols in sorted(lines.items())),
+        notes=tuple(notes),
+    )
+
+
+def _symbol(row: GridRow) -> str:
+    if row.kind == "not evaluable":
+        text = "·"
+    else:
+        text = "".join(
+            "+" if difference > 0 else "-" if difference < 0 else "0"
+            for difference in (row.difference_updates_points, row.difference_compute_points)
+        )
+        text += "*" if row.kind == "certain" else ""
+    return f"[{text}]" if row.declared else text

@@ -1,0 +1,195 @@
+"""One study of a published snapshot, as data frames, and the label that its tables must carry.
+
+Promise: the file is opened read-only and closed again; what is missing is an `AnalysisError`, never an empty
+table. The table and column names are the ones that harness/store/tables.py documents; any DuckDB file with those
+tables can be judged. Reading runs at budgets is left to `at_budget`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pandas as pd
+
+
+class AnalysisError(Exception):
+    """The data given cannot be analysed: what was found, and what would be right."""
+
+    def __init__(self, what: str, right: str = "", where: str = ""):
+        self.what, self.right, self.where = what, right, where
+        told = f"{what}; {right}" if right else what
+        super().__init__(f"{where}: {told}" if where else told)
+
+
+@dataclass(frozen=True)
+class Label:
+    """Under what promise a study's numbers were made. Shown in every table."""
+
+    mode: str
+    """confirmatory | exploratory | reproduction | replication."""
+    reason: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.mode}: {self.reason}" if self.reason else self.mode
+
+
+@dataclass(frozen=True)
+class Study:
+    """The preregistration, as far as judging needs it."""
+
+    study: str
+    title: str
+    question: str
+    baseline: str
+    alpha: float
+    correction: str
+    mode: str
+    mode_reason: str
+    lock_hash: str | None
+    code_commit: str | None
+    charged: tuple[str, ...]
+    """Kinds of work that budgets count."""
+    plan: dict[str, Any]
+
+    @property
+    def diverged_accuracy(self) -> float:
+        """What a milestone scores once weights are not finite."""
+        return float((self.plan.get("evaluate") or {}).get("diverged_accuracy", 0.0))
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The frames of one study; columns as in the snapshot's tables."""
+
+    study: Study
+    planned: pd.DataFrame
+    """cell, model, arm, seed, block, position: one row per planned cell."""
+    arms: pd.DataFrame
+    """arm, position, intervention, parameters, training; in the study's order."""
+    budgets: pd.DataFrame
+    """currency, amount."""
+    milestones: pd.DataFrame
+    """currency, amount, fraction, budgeted."""
+    claims: pd.DataFrame
+    """claim, position, statement, text, form (parsed); in the study's order."""
+    attempts: pd.DataFrame
+    """cell, attempt, mode, device, status, ...: of planned cells, whichever study started them."""
+    runs: pd.DataFrame
+    """cell, status, reason, attempts, updates, diverged and the charges: one row per started cell."""
+    evaluations: pd.DataFrame
+    """One row per (evaluation, milestone), surviving path only."""
+    ledger: pd.DataFrame
+    """One row per ledger event and kind, retraced work included (`surviving` false)."""
+    quarantined: int
+    """Event logs of planned cells that could not be trusted, and were left out."""
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str], study: str | None = None) -> Snapshot:
+        """Reads one study from a snapshot file; without a name, the only one that it holds."""
+        where = Path(path)
+        if not where.is_file():
+            raise AnalysisError(
+                "there is no snapshot", "run `isobudget sweep` or `isobudget collect` first", str(where)
+            )
+        try:
+            with duckdb.connect(str(where), read_only=True) as connection:
+                return _read(connection, study, str(where))
+        except duckdb.Error as error:
+            reason = str(error).splitlines()[0]
+            raise AnalysisError(
+                f"not a snapshot that this version can read ({reason})",
+                "rebuild it from the event logs with `isobudget collect`",
+                str(where),
+            ) from error
+
+    @property
+    def label(self) -> Label:
+        """The study's mode; exploratory, with the count, when some runs were made under another one."""
+        others = self.attempts[self.attempts["mode"] != self.study.mode]
+        if others.empty:
+            return Label(self.study.mode, self.study.mode_reason)
+        modes = " and ".join(sorted(set(others["mode"].fillna("unlabelled"))))
+        told = f"{others['cell'].nunique()} of {self.attempts['cell'].nunique()} runs were made as {modes}"
+        if self.study.mode == "exploratory":
+            return Label("exploratory", "; ".join(part for part in (self.study.mode_reason, told) if part))
+        return Label("exploratory", f"{told}, the study itself is {self.study.mode}")
+
+    @property
+    def models(self) -> list[str]:
+        """Planned models, in the order of the plan's blocks."""
+        return list(dict.fromkeys(self.planned["model"]))
+
+    @property
+    def arm_names(self) -> list[str]:
+        """Planned arms, in the study's order."""
+        return list(self.arms["arm"])
+
+
+def _read(connection: duckdb.DuckDBPyConnection, name: str | None, where: str) -> Snapshot:
+    known = [str(row[0]) for row in connection.execute("SELECT study FROM studies ORDER BY study").fetchall()]
+    if name is None and len(known) == 1:
+        name = known[0]
+    if name not in known:
+        found = ", ".join(known) or "none"
+        what = "no study was named" if name is None else f"the snapshot has no study {name!r}"
+        raise AnalysisError(what, f"one of: {found}", where)
+
+    def frame(sql: str) -> pd.DataFrame:
+        return connection.execute(sql, {"study": name}).df()
+
+    def of_study(table: str, order: str) -> pd.DataFrame:
+        return frame(f"SELECT * EXCLUDE (study) FROM {table} WHERE study = $study ORDER BY {order}")
+
+    def of_cells(table: str, order: str, where: str = "true") -> pd.DataFrame:
+        planned = "SELECT cell FROM planned_cells WHERE study = $study"
+        return frame(f"SELECT * FROM {table} WHERE cell IN ({planned}) AND {where} ORDER BY {order}")
+
+    header = frame("SELECT * FROM studies WHERE study = $study").iloc[0]
+    claims = of_study("claims", "position")
+    claims["form"] = [json.loads(form) for form in claims["form"]]
+    return Snapshot(
+        study=_study(header),
+        planned=of_study("planned_cells", "block, position"),
+        arms=of_study("arms", "position"),
+        budgets=of_study("budgets", "currency"),
+        milestones=of_study("milestones", "currency, amount"),
+        claims=claims,
+        attempts=of_cells("attempts", "cell, attempt"),
+        runs=of_cells("runs", "cell"),
+        evaluations=of_cells("evaluations", "cell, attempt, seq", "surviving"),
+        ledger=of_cells("ledger", "cell, attempt, seq"),
+        quarantined=_quarantined(frame),
+    )
+
+
+def _quarantined(frame: Any) -> int:
+    sql = """SELECT count(DISTINCT path) AS files FROM quarantine
+             WHERE path LIKE 'cells/%' AND split_part(path, '/', 2) IN
+                   (SELECT cell FROM planned_cells WHERE study = $study)"""
+    return int(frame(sql)["files"].iloc[0])
+
+
+def _study(header: pd.Series[Any]) -> Study:
+    def text(key: str) -> str:
+        return "" if pd.isna(header[key]) else str(header[key])
+
+    plan = header["plan"]
+    return Study(
+        study=text("study"),
+        title=text("title"),
+        question=text("question"),
+        baseline=text("baseline"),
+        alpha=float(header["alpha"]),
+        correction=text("correction"),
+        mode=text("mode"),
+        mode_reason=text("mode_reason"),
+        lock_hash=text("lock_hash") or None,
+        code_commit=text("code_commit") or None,
+        charged=tuple(str(kind) for kind in header["charged"]),
+        plan=json.loads(plan) if isinstance(plan, str) else {},
+    )

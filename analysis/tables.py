@@ -1,0 +1,211 @@
+"""Tables as text: one row model, rendered for the terminal, in Markdown, as CSV and as JSON.
+
+Promise: every table says under which promise its numbers were made, what is charged, and, where it holds hours,
+that hours are never the same to the bit. What the rows say is left to the results themselves.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from rich.console import Console
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from analysis.snapshot import AnalysisError, Snapshot
+
+HOURS_NOTE: Final = (
+    "Hours are read from a clock: they are not reproducible to the bit, unlike tokens, FLOPs and updates."
+)
+
+
+@dataclass(frozen=True)
+class Heading:
+    """What every table of a study carries."""
+
+    study: str
+    title: str
+    mode: str
+    mode_reason: str
+    charged: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+    """On the data as a whole: unfinished blocks, logs left out."""
+
+    @classmethod
+    def of(cls, snapshot: Snapshot, *notes: str) -> Heading:
+        """The heading of a snapshot's study; `notes` come before the ones on the data."""
+        label = snapshot.label
+        on_data = []
+        if snapshot.quarantined:
+            on_data.append(f"{snapshot.quarantined} event logs could not be trusted and are left out.")
+        return cls(
+            study=snapshot.study.study,
+            title=snapshot.study.title,
+            mode=label.mode,
+            mode_reason=label.reason,
+            charged=snapshot.study.charged,
+            notes=(*notes, *on_data),
+        )
+
+    @property
+    def caption(self) -> str:
+        """Mode and charges in one line."""
+        mode = f"{self.mode}: {self.mode_reason}" if self.mode_reason else self.mode
+        return f"study {self.study} · {mode} · charged: {', '.join(self.charged)}"
+
+
+@dataclass(frozen=True)
+class Table:
+    """One table, its cells already text."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    notes: tuple[str, ...] = ()
+
+
+class Result(Protocol):
+    """What can be rendered: a leaderboard, rank flips, verdicts."""
+
+    @property
+    def heading(self) -> Heading: ...
+
+    def tables(self) -> list[Table]:
+        """For people: terminal and Markdown."""
+
+    def records(self) -> list[dict[str, Any]]:
+        """For CSV: the rows with all their fields, flat."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything, as plain values."""
+
+
+def render(result: Result, fmt: str = "terminal", width: int | None = None) -> str:
+    """The result as text in one of `FORMATS`; `width` in characters, of a terminal."""
+    if fmt not in FORMATS:
+        raise AnalysisError(f"there is no format {fmt!r}", f"one of {', '.join(FORMATS)}")
+    return _terminal(result, width) if fmt == "terminal" else FORMATS[fmt](result)
+
+
+def _terminal(result: Result, width: int | None = None) -> str:
+    out = io.StringIO()
+    console = Console(file=out, width=width, color_system=None, highlight=False, emoji=False)
+    for table in result.tables():
+        drawn = RichTable(title=Text(table.title), title_justify="left", header_style="", title_style="")
+        for index, column in enumerate(table.columns):
+            drawn.add_column(Text(column), justify="left" if index == 0 else "right", overflow="fold")
+        for row in table.rows:
+            drawn.add_row(*(Text(cell) for cell in row))
+        console.print(drawn)
+        for line in (result.heading.caption, *table.notes):
+            console.print(Text(line))
+        console.print()
+    for note in result.heading.notes:
+        console.print(Text(note))
+    return out.getvalue()
+
+
+def _markdown(result: Result) -> str:
+    lines = [f"## {_cell(result.heading.title or result.heading.study)}", ""]
+    for table in result.tables():
+        lines += [
+            f"### {_cell(table.title)}",
+            "",
+            _row(table.columns),
+            _row(["---", *["--:"] * (len(table.columns) - 1)]),
+        ]
+        lines += [_row([_cell(cell) for cell in row]) for row in table.rows]
+        lines += ["", f"*{_cell(result.heading.caption)}*", ""]
+        lines += [line for note in table.notes for line in (_cell(note), "")]
+    lines += [line for note in result.heading.notes for line in (_cell(note), "")]
+    return "\n".join(lines)
+
+
+def _row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _cell(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("|", "\\|").replace("*", "\\*").replace("\n", " ")
+
+
+def _csv(result: Result) -> str:
+    heading = result.heading
+    common = {
+        "study": heading.study,
+        "mode": heading.mode,
+        "mode_reason": heading.mode_reason,
+        "charged": " ".join(heading.charged),
+    }
+    rows = [{**common, **record} for record in result.records()]
+    columns = list(dict.fromkeys(name for row in rows for name in row)) or list(common)
+    out = io.StringIO()
+    writer = csv.DictWriter(out, columns, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows({name: "" if _missing(value) else value for name, value in row.items()} for row in rows)
+    return out.getvalue()
+
+
+def _json(result: Result) -> str:
+    return json.dumps(plain(result.to_json()), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+FORMATS: Final[dict[str, Callable[[Result], str]]] = {
+    "terminal": _terminal,
+    "markdown": _markdown,
+    "csv": _csv,
+    "json": _json,
+}
+
+
+def plain(value: Any) -> Any:
+    """`value` as JSON has it: a number that is not finite becomes null, a tuple a list."""
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value
+
+
+def _missing(value: Any) -> bool:
+    return value is None or (isinstance(value, float) and math.isnan(value))
+
+
+def percent(accuracy: float) -> str:
+    """An accuracy (0 to 1) in per cent, one decimal; a dash where there is none."""
+    return "–" if math.isnan(accuracy) else f"{100 * accuracy:.1f}"
+
+
+def points(value: float) -> str:
+    """A difference in points with its sign; a dash where there is none."""
+    return "–" if math.isnan(value) else f"{value:+.1f}"
+
+
+def interval(mean: float, low: float, high: float) -> str:
+    """A difference with its interval, in points; without one, the value and the word that says so."""
+    if math.isnan(mean):
+        return "–"
+    return f"{mean:+.1f} (degenerate)" if math.isnan(low) else f"{mean:+.1f} [{low:+.1f}, {high:+.1f}]"
+
+
+def p_value(p: float) -> str:
+    """p with three decimals; a dash where there is none."""
+    return "–" if math.isnan(p) else "<.001" if p < 0.001 else f"{p:.3f}".removeprefix("0")
+
+
+def count(number: float) -> str:
+    """A large number, short: 1,234,567 as 1.23M; a dash where there is none."""
+    if math.isnan(number):
+        return "–"
+    for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if 1e15 > abs(number) >= size:
+            return f"{number / size:.3g}{unit}"
+    return f"{number:.3g}" if abs(number) >= 1e15 or number != int(number) else f"{number:.0f}"

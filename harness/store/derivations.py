@@ -15,6 +15,12 @@ _CHARGE: Final = """
 
 _MILESTONES: Final = '[{"currency": "VARCHAR", "amount": "DOUBLE", "charge_after": "DOUBLE"}]'
 
+_COUNTS: Final = (
+    '"MAP(VARCHAR, STRUCT(samples BIGINT, generated_tokens BIGINT, prefill_tokens BIGINT,'
+    ' cached_prefill_tokens BIGINT, flops DOUBLE))"'
+)
+_SECONDS: Final = '"MAP(VARCHAR, STRUCT(wall_seconds DOUBLE, cpu_seconds DOUBLE))"'
+
 ATTEMPTS: Final = """
 INSERT INTO snapshot.attempts BY NAME
 WITH lives AS (
@@ -47,19 +53,17 @@ WHERE log = 'attempt'
 """
 """`segments` (cell, attempt, survives_to) holds what the fold said."""
 
-LEDGER: Final = """
+LEDGER: Final = f"""
 INSERT INTO snapshot.ledger BY NAME
 WITH work AS (
     SELECT
         cell, attempt, seq, surviving, coalesce(payload->>'update', payload->>'updates')::BIGINT AS update,
-        json_transform(payload->'rows', '"MAP(VARCHAR, STRUCT(samples BIGINT, generated_tokens BIGINT,
-            prefill_tokens BIGINT, cached_prefill_tokens BIGINT, flops DOUBLE))"') AS counts,
+        json_transform(payload->'rows', '{_COUNTS}') AS counts,
         CASE kind
-            WHEN 'ledger' THEN json_transform(
-                measured->'rows', '"MAP(VARCHAR, STRUCT(wall_seconds DOUBLE, cpu_seconds DOUBLE))"')
-            ELSE MAP {'evaluation': {
-                'wall_seconds': (measured->>'wall_seconds')::DOUBLE,
-                'cpu_seconds': (measured->>'cpu_seconds')::DOUBLE}}
+            WHEN 'ledger' THEN json_transform(measured->'rows', '{_SECONDS}')
+            ELSE MAP(['evaluation'], [struct_pack(
+                wall_seconds := (measured->>'wall_seconds')::DOUBLE,
+                cpu_seconds := (measured->>'cpu_seconds')::DOUBLE)])
         END AS seconds
     FROM told WHERE kind IN ('ledger', 'evaluation')
 ), rows AS (
@@ -92,7 +96,7 @@ ORDER BY cell, attempt, seq
 
 EVALUATIONS: Final = f"""
 INSERT INTO snapshot.evaluations BY NAME
-WITH evaluations AS MATERIALIZED (
+WITH evaluations AS (
     SELECT
         cell, attempt, seq, surviving, (payload->>'updates')::BIGINT AS updates, {_CHARGE},
         (payload->>'accuracy')::DOUBLE AS accuracy, (payload->'outcomes')::UTINYINT[] AS outcomes,
@@ -103,8 +107,10 @@ WITH evaluations AS MATERIALIZED (
             json_transform(measured->'milestones', '{_MILESTONES}')
         ) AS milestones
     FROM told WHERE kind = 'evaluation'
+), due AS (
+    SELECT * EXCLUDE (milestones), unnest(milestones, recursive := true) FROM evaluations
 )
-SELECT * EXCLUDE (milestones), unnest(milestones, recursive := true) FROM evaluations
+SELECT * FROM due
 ORDER BY cell, attempt, seq, currency, amount
 """
 

@@ -1,0 +1,82 @@
+"""Where cells run: the one interface behind which this machine, this process and a cluster stand alike.
+
+A back end starts one cell at a time and tells which ended. What a cell did is read from its events, never from
+here; retries, order and the number at once are the sweep's.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Protocol
+
+from harness.launch.jobs import Job
+from harness.layout import CellFolder, RunsFolder
+
+WORKER_COMMAND: Final = (sys.executable, "-m", "harness.train")
+"""Followed by the path of a cell.json."""
+THREAD_VARIABLES: Final = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A launch that is over."""
+
+    job: Job
+    exit_code: int | None
+    """Minus the signal that killed it; None when nobody was left to say."""
+
+
+class Backend(Protocol):
+    """Starts workers and tells when they ended."""
+
+    @property
+    def workers(self) -> int:
+        """How many cells may run at once."""
+        ...
+
+    def start(self, cell: CellFolder, threads: int, code_hash: str) -> Job:
+        """Starts a worker on the cell. May return before it runs, or after it ended."""
+        ...
+
+    def poll(self) -> list[Ended]:
+        """The launches that ended since the last call. Does not wait."""
+        ...
+
+    def interrupt(self) -> None:
+        """From the next `poll` on, asks every worker to checkpoint and end. Callable from a signal handler."""
+        ...
+
+    def kill(self) -> None:
+        """From the next `poll` on, ends every worker at once. Callable from a signal handler."""
+        ...
+
+
+def worker_environment(runs: RunsFolder, threads: int, code_hash: str) -> dict[str, str | None]:
+    """What a worker finds in its environment, beside what the sweep found in its own."""
+    return {
+        **dict.fromkeys(THREAD_VARIABLES, str(threads)),
+        "TOKENIZERS_PARALLELISM": "false" if threads == 1 else "true",
+        "RAYON_NUM_THREADS": str(threads),
+        "ISOBUDGET_RUNS": str(runs.root),
+        "ISOBUDGET_CODE_HASH": code_hash,
+        # submitit's local executor hides every device from jobs that asked it for none.
+        "CUDA_VISIBLE_DEVICES": os.environ.get("CUDA_VISIBLE_DEVICES"),
+    }
+
+
+def available_cores() -> int:
+    """Cores that this process may use: its affinity, and its control group's quota where there is one."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    try:
+        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
+        return max(1, min(cores, int(quota) // int(period)))
+    except (OSError, ValueError):  # no such group, or no quota ("max")
+        return cores
+
+
+def default_workers(threads: int) -> int:
+    """As many cells of this many threads as the cores allow, at least one."""
+    return max(1, available_cores() // threads)

@@ -1,0 +1,46 @@
+"""This very process, one cell after the other: for a debugger, a profiler, a print. No threads are fixed and
+nothing is isolated, so its hours are not comparable; an exception in a cell is not caught.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from harness.launch.backend import Ended
+from harness.launch.jobs import Job
+from harness.layout import CellFolder, RunsFolder
+
+RunCell = Callable[[Path, RunsFolder, Callable[[], bool]], int]
+"""(cell.json, runs, whether to stop) -> exit code."""
+
+
+class InlineBackend:
+    """Implements `Backend`; `start` returns when the cell has ended."""
+
+    workers = 1
+
+    def __init__(self, runs: RunsFolder, run_cell: RunCell):
+        self._runs = runs
+        self._run_cell = run_cell
+        self._ended: list[Ended] = []
+        self._stopping = False
+
+    def start(self, cell: CellFolder, threads: int, code_hash: str) -> Job:
+        job = Job.create(cell, ["(inline)"], {"ISOBUDGET_CODE_HASH": code_hash})
+        os.environ["ISOBUDGET_CODE_HASH"] = code_hash
+        code = self._run_cell(cell.spec, self._runs, lambda: self._stopping)
+        job.record_exit(code)
+        self._ended.append(Ended(job, code))
+        return job
+
+    def poll(self) -> list[Ended]:
+        ended, self._ended = self._ended, []
+        return ended
+
+    def interrupt(self) -> None:
+        self._stopping = True
+
+    def kill(self) -> None:
+        raise KeyboardInterrupt

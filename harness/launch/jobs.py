@@ -1,0 +1,123 @@
+"""One launch of one cell on disk: what is to be run, what it printed, how it ended.
+
+Whatever back end started it, the record is the same small files, so that another process can tell what became
+of a launch after the one that made it has died. A launch is not an attempt: it may die before its first event.
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
+
+from harness.launch.json_files import read_json, write_json
+from harness.launch.processes import Process
+from harness.layout import CellFolder
+
+EXIT_COMPLETED: Final = 0
+EXIT_FAILED: Final = 1
+EXIT_BAD_INPUT: Final = 2
+EXIT_LEASE_HELD: Final = 3
+EXIT_INTERRUPTED: Final = 75
+"""What a worker's exit code means; 75 is EX_TEMPFAIL: it can be resumed."""
+
+
+@dataclass(frozen=True)
+class Order:
+    """What a launch runs. Written before the start, never changed."""
+
+    command: list[str]
+    environment: dict[str, str | None]
+    """Set, or (None) removed, before the command starts."""
+    attempts_before: int
+    """Number of the cell's newest attempt when launched; 0 when there was none."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """The folder of one launch: jobs/<n>/ of its cell."""
+
+    path: Path
+
+    @classmethod
+    def create(cls, cell: CellFolder, command: list[str], environment: dict[str, str | None]) -> Job:
+        """A new launch of the cell, numbered after the last; nothing of an earlier one is touched."""
+        cell.jobs.mkdir(parents=True, exist_ok=True)
+        number = max((job.number for job in jobs(cell)), default=0) + 1
+        while True:
+            try:
+                (cell.jobs / str(number)).mkdir()
+                break
+            except FileExistsError:
+                number += 1
+        job = cls(cell.jobs / str(number))
+        order = Order(command, environment, attempts_before=max(cell.attempt_numbers(), default=0))
+        write_json(job.path / "job.json", asdict(order))
+        return job
+
+    @property
+    def number(self) -> int:
+        return int(self.path.name)
+
+    @property
+    def stdout(self) -> Path:
+        return self.path / "stdout.txt"
+
+    @property
+    def stderr(self) -> Path:
+        return self.path / "stderr.txt"
+
+    @property
+    def scheduler(self) -> Path:
+        """Folder of what the scheduler itself writes (submitit's job file and log)."""
+        return self.path / "submitit"
+
+    def order(self) -> Order | None:
+        """What it runs; None when the launcher died before saying."""
+        found = read_json(self.path / "job.json")
+        return Order(**found) if found else None
+
+    def record_worker(self, worker: Process) -> None:
+        write_json(self.path / "worker.json", asdict(worker))
+
+    def worker(self) -> Process | None:
+        """The worker's process; None before it started."""
+        found = read_json(self.path / "worker.json")
+        return Process(**found) if found else None
+
+    def record_exit(self, code: int) -> None:
+        """`code`: the exit code, or minus the number of the signal that killed the worker."""
+        write_json(self.path / "exit.json", {"code": code, "time": time.time()})
+
+    def exit_code(self) -> int | None:
+        """As recorded; None while it runs, and for ever when worker and supervisor died together."""
+        found = read_json(self.path / "exit.json")
+        return int(found["code"]) if found else None
+
+    def ask(self, what: signal.Signals) -> None:
+        """Asks the launch's supervisor, wherever it runs, to send this signal to the worker."""
+        write_json(self.path / "signal.json", {"signal": int(what)})
+
+    def asked(self) -> signal.Signals | None:
+        found = read_json(self.path / "signal.json")
+        return signal.Signals(found["signal"]) if found else None
+
+    def stderr_tail(self, lines: int = 20) -> list[str]:
+        """The last lines of the worker's standard error that are not blank, at most 64 KiB of them."""
+        try:
+            with self.stderr.open("rb") as file:
+                file.seek(max(0, self.stderr.stat().st_size - 2**16))
+                text = file.read().decode(errors="replace")
+        except OSError:
+            return []
+        return [line for line in text.splitlines() if line.strip()][-lines:]
+
+
+def jobs(cell: CellFolder) -> list[Job]:
+    """The launches of a cell, oldest first."""
+    if not cell.jobs.is_dir():
+        return []
+    found = [Job(entry) for entry in cell.jobs.iterdir() if entry.name.isdigit()]
+    return sorted(found, key=lambda job: job.number)

@@ -1,0 +1,95 @@
+"""What became of a planned cell, from its logs, its lease and its last launch: cheap, and changing nothing.
+
+A cell is done when the last word of its newest attempt is `finished` with status `completed`. A worker writes
+that line last of all, after everything else is on disk, so a worker that fails after its last evaluation, or
+is killed there, leaves a cell that is not done; one that fails after that line has nothing left to lose.
+"""
+
+from __future__ import annotations
+
+import signal
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from harness.events.schema import EventLogError
+from harness.launch.jobs import EXIT_INTERRUPTED, EXIT_LEASE_HELD, Job, jobs
+from harness.launch.lease import STALE_AFTER_SECONDS, Holder, lease_state
+from harness.launch.tails import last_event
+from harness.layout import CellFolder
+
+Status = Literal["done", "running", "interrupted", "failed", "waiting"]
+STATUSES: Final[tuple[Status, ...]] = ("done", "running", "interrupted", "failed", "waiting")
+
+_FROM_OUTSIDE: Final = {signal.SIGKILL, signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT}
+"""Signals that the infrastructure sends; the others (a segmentation fault, an abort) are the worker's own."""
+
+
+@dataclass(frozen=True)
+class CellState:
+    """Where a cell stands."""
+
+    status: Status
+    """done; running; interrupted (begun, can go on); failed (would fail again); waiting (no event yet)."""
+    reason: str = ""
+    """Why it is not done, in one line; empty where there is nothing to say."""
+    holder: Holder | None = None
+    """Of a running cell: who works on it, where known."""
+
+
+def cell_state(cell: CellFolder, stale_after_seconds: float = STALE_AFTER_SECONDS) -> CellState:
+    """The state of one cell. Reads the ends of a few small files."""
+    lease, holder = lease_state(cell.lease, stale_after_seconds)
+    if lease == "live":
+        return CellState("running", holder=holder)
+    job = _newest_that_ran(cell)
+    newest_attempt = max(cell.attempt_numbers(), default=0)
+    if job is not None and _on_its_way(job):
+        return CellState("running")
+    order = job.order() if job is not None else None
+    if newest_attempt and (order is None or newest_attempt > order.attempts_before):
+        try:
+            last = last_event(cell.events(newest_attempt))
+        except EventLogError as error:
+            return CellState("failed", str(error))
+        if last is not None and last["kind"] == "finished":
+            return _as_finished(last["payload"])
+    if job is None:
+        return CellState("interrupted", "its worker died") if newest_attempt else CellState("waiting")
+    return _as_ended(job, begun=newest_attempt > 0)
+
+
+def _newest_that_ran(cell: CellFolder) -> Job | None:
+    """The newest launch, passing over those that found somebody else at work."""
+    return next((job for job in reversed(jobs(cell)) if job.exit_code() != EXIT_LEASE_HELD), None)
+
+
+def _on_its_way(job: Job) -> bool:
+    """Whether its worker runs here but has not come as far as the lease."""
+    worker = job.worker()
+    return worker is not None and job.exit_code() is None and worker.here and worker.alive()
+
+
+def _as_finished(payload: dict[str, object]) -> CellState:
+    reason = str(payload.get("reason") or "")
+    match payload.get("status"):
+        case "completed":
+            return CellState("done")
+        case "interrupted":
+            return CellState("interrupted", reason)
+        case _:
+            return CellState("failed", reason or "no reason given")
+
+
+def _as_ended(job: Job, begun: bool) -> CellState:
+    """The state after a launch without a `finished` line."""
+    resumable: Status = "interrupted" if begun else "waiting"
+    code = job.exit_code()
+    if code is None:
+        return CellState(resumable, "its worker died, and its supervisor with it")
+    if code == EXIT_INTERRUPTED:
+        return CellState(resumable)
+    if code < 0:
+        killed = f"killed by signal {-code} ({signal.strsignal(-code)})"
+        return CellState(resumable if -code in _FROM_OUTSIDE else "failed", killed)
+    last_line = (job.stderr_tail(1) or ["nothing on its standard error"])[0].strip()
+    return CellState("failed", f"exit code {code} without a `finished` line: {last_line}")

@@ -1,0 +1,106 @@
+"""What a scheduler runs for one launch: the worker, in a fresh process, with its threads fixed before it starts.
+
+The only thing ever given to a scheduler is `run_job` and a path. It keeps the worker's output in the job's
+folder, passes on the signals that the job was asked for, and records how the worker ended.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Final
+
+from harness.launch.jobs import EXIT_INTERRUPTED, Job, Order
+from harness.launch.processes import Process
+
+TERMINAL_SIGNALS: Final = {signal.SIGINT, signal.SIGHUP, signal.SIGQUIT}
+"""What a terminal sends to everything started from it. Workers are stopped by the sweep alone."""
+_LOOK_SECONDS: Final = 0.2
+_NOT_STARTED: Final = 127
+
+
+def run_job(job_folder: str) -> int:
+    """Runs the job's command to its end; returns, and records, its exit code (minus the signal that killed it)."""
+    job = Job(Path(job_folder))
+    order = job.order()
+    if order is None:
+        raise FileNotFoundError(f"{job_folder}: no job.json")
+    stopped_before_it_started = job.asked() is not None
+    code = EXIT_INTERRUPTED if stopped_before_it_started else _run(job, order)
+    job.record_exit(code)
+    return code
+
+
+def _environment(changes: dict[str, str | None]) -> dict[str, str]:
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("SUBMITIT_")}
+    merged = {**inherited, **changes}
+    return {name: value for name, value in merged.items() if value is not None}
+
+
+def _run(job: Job, order: Order) -> int:
+    with job.stdout.open("ab") as stdout, job.stderr.open("ab") as stderr, _deaf_to_the_terminal():
+        try:
+            worker = subprocess.Popen(
+                order.command,
+                stdin=subprocess.DEVNULL,
+                stdout=stdout,
+                stderr=stderr,
+                env=_environment(order.environment),
+                start_new_session=True,
+            )
+        except OSError as error:
+            stderr.write(f"{order.command[0]}: {error.strerror}\n".encode())
+            return _NOT_STARTED
+        job.record_worker(Process.of(worker.pid))
+        with _passing_on(signal.SIGTERM, worker):
+            return _wait(job, worker)
+
+
+def _wait(job: Job, worker: subprocess.Popen[bytes]) -> int:
+    sent = None
+    while True:
+        try:
+            return worker.wait(timeout=_LOOK_SECONDS)
+        except subprocess.TimeoutExpired:
+            asked = job.asked()
+            if asked is not None and asked != sent:
+                _send(worker, asked)
+                sent = asked
+
+
+def _send(worker: subprocess.Popen[bytes], what: signal.Signals) -> None:
+    if what == signal.SIGKILL:
+        os.killpg(worker.pid, what)  # its own session: whatever it started goes with it
+    else:
+        worker.send_signal(what)
+
+
+@contextmanager
+def _passing_on(what: signal.Signals, worker: subprocess.Popen[bytes]) -> Iterator[None]:
+    before = signal.signal(what, lambda *_: worker.send_signal(what))
+    try:
+        yield
+    finally:
+        signal.signal(what, before)
+
+
+@contextmanager
+def _deaf_to_the_terminal() -> Iterator[None]:
+    """Ignores the terminal's signals here, without the worker inheriting that (handlers do not survive an exec)."""
+
+    def ignore(number: int, frame: FrameType | None) -> None:
+        pass
+
+    before = {what: signal.signal(what, ignore) for what in TERMINAL_SIGNALS}
+    mask = signal.pthread_sigmask(signal.SIG_UNBLOCK, TERMINAL_SIGNALS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        for what, handler in before.items():
+            signal.signal(what, handler)

@@ -33,6 +33,11 @@ class WrittenFloat(float):
     text: str
 
 
+def as_written(value: object) -> object:
+    """The text of a number where text is expected: a revision `695e0514`, an arm `007`."""
+    return value.text if isinstance(value, WrittenInt | WrittenFloat) else value
+
+
 def parse_number(text: str) -> WrittenInt | WrittenFloat | None:
     """The number that `text` spells, an integer whenever its value is whole; None when it spells none.
 

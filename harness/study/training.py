@@ -3,13 +3,25 @@ the study file and the trainer."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag
 
 from harness.compute.kinds import Currency
+from harness.study.numbers import as_written
 
 Positive = Annotated[int, Field(gt=0)]
+DecayRate = Annotated[float, Field(ge=0, lt=1)]
+PERCENTAGE = r"^[0-9]+(\.[0-9]+)?%$"
+Percentage = Annotated[str, BeforeValidator(as_written), Field(pattern=PERCENTAGE)]
+
+Word = TypeVar("Word")
+Block = TypeVar("Block")
+WordOr = Annotated[
+    Annotated[Word, Tag("(word)")] | Annotated[Block, Tag("(mapping)")],
+    Discriminator(lambda value: "(mapping)" if isinstance(value, dict | BaseModel) else "(word)"),
+]
+"""Either of two forms, told apart by their shape, so that an error speaks of the form that was meant."""
 
 
 class Spec(BaseModel):
@@ -39,8 +51,8 @@ class TrainingSpec(Spec):
     """The one budget that the decay follows; required with a decay, refused without."""
     warmup_updates: Annotated[int, Field(ge=0)] = 0
     """Updates over which the learning rate rises linearly."""
-    adam_betas: tuple[Annotated[float, Field(ge=0, lt=1)], Annotated[float, Field(ge=0, lt=1)]] = (0.9, 0.95)
-    """Adam's decay rates of the two moments."""
+    adam_betas: Annotated[tuple[DecayRate, DecayRate], Field(strict=False)] = (0.9, 0.95)
+    """Adam's decay rates of the two moments, a list of two."""
     weight_decay: Annotated[float, Field(ge=0)] = 0.0
     """AdamW's, decoupled."""
     max_grad_norm: Annotated[float, Field(gt=0)] = 1.0
@@ -73,8 +85,8 @@ class GreedyOrSampled(Spec):
 class EvaluateSpec(Spec):
     """When and how every run is evaluated, the same for all arms."""
 
-    at: list[str] = ["25%", "50%", "75%", "100%"]
-    """Fractions of each declared budget."""
+    at: list[Percentage] = ["25%", "50%", "75%", "100%"]
+    """Fractions of each declared budget, above 0% and up to 100%."""
     generated_tokens: list[Positive] = []
     """Further absolute milestones in generated tokens."""
     updates: list[Positive] = []
@@ -87,8 +99,8 @@ class EvaluateSpec(Spec):
     """Further absolute milestones in GPU-hours."""
     pool: Literal["tuning", "confirmatory"] = "confirmatory"
     """The held-out pool. A study that chooses a value (a learning rate) names `tuning`."""
-    decoding: Literal["greedy"] | GreedyOrSampled = "greedy"
-    """Pinned for the whole study."""
+    decoding: WordOr[Literal["greedy"], GreedyOrSampled] = "greedy"
+    """Pinned for the whole study: `greedy`, or a temperature and a nucleus."""
     samples: Positive = 1
     """Samples per problem."""
     max_new_tokens: Positive | None = None

@@ -1,0 +1,175 @@
+"""What a well-formed study must also satisfy, so that its runs can end and its claims can be judged.
+
+Each check returns findings at paths of the file; load.py gives them their lines. What only the built task can
+tell (pools that overlap) is `check_task`'s, and what only a run can tell is left to the run.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from harness.compute.kinds import HOUR_CURRENCIES
+from harness.interventions.registry import INTERVENTIONS
+from harness.study.canonical import canonical_hash
+from harness.study.cell import Milestone
+from harness.study.milestones import amount_text, fraction_of
+from harness.study.model_folder import missing_parts
+from harness.study.schema import Arm, Study
+from harness.study.strict_yaml import KeyPath
+from harness.study.suggest import did_you_mean
+from harness.study.training import TrainingSpec
+
+LEAST_SEEDS: Final = 2
+"""A paired interval over seeds has no degrees of freedom with fewer."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something wrong (or, among warnings, doubtful) at a path of the file."""
+
+    path: KeyPath
+    what: str
+    right: str = ""
+    offset: int = 0
+    """Character within the text at `path`."""
+
+
+def reference_findings(study: Study, arms: Sequence[str]) -> Iterator[Finding]:
+    """Names that must lead somewhere, and lists that must not repeat. `arms`: all that the file names."""
+    if study.baseline not in arms:
+        yield Finding(("baseline",), f"no arm is called {study.baseline!r}", did_you_mean(study.baseline, arms))
+    models = [model.name for model in study.models]
+    for name in _repeated(models):
+        yield Finding(("models",), f"two models are called {name!r}", "give each its own name")
+    for name in _repeated([claim.id for claim in study.claims]):
+        yield Finding(("claims",), f"two claims have the id {name!r}", "give each its own id")
+    for index, claim in enumerate(study.claims):
+        if claim.model is None and len(models) > 1:
+            yield Finding(
+                ("claims", index), "the study has several models", f"add `model:`, one of {', '.join(models)}"
+            )
+        if claim.model is not None and claim.model not in models:
+            at = ("claims", index, "model")
+            yield Finding(at, f"no model is called {claim.model!r}", did_you_mean(claim.model, models))
+    for seed in _repeated(study.seeds):
+        yield Finding(("seeds",), f"seed {seed} is given twice", "a seed is one run of each arm: give each once")
+    if study.claims and len(study.seeds) < LEAST_SEEDS:
+        yield Finding(("seeds",), f"{len(study.seeds)} seed cannot decide a claim", f"at least {LEAST_SEEDS} seeds")
+
+
+def budget_findings(study: Study, budgets: Mapping[str, float], milestones: Sequence[Milestone]) -> Iterator[Finding]:
+    """Budgets that end no run, or that no update of some arm fits in; milestones at nothing."""
+    for index, percentage in enumerate(study.evaluate.at):
+        if not 0 < fraction_of(percentage) <= 1:
+            yield Finding(("evaluate", "at", index), f"found {percentage}", "above 0% and at most 100%")
+    for milestone in milestones:
+        if milestone.fraction and milestone.amount == 0:
+            whole = amount_text(budgets[milestone.currency])
+            what = f"{milestone.fraction * 100:g}% of {whole} {milestone.currency} is 0"
+            yield Finding(("evaluate", "at"), what, "a larger percentage or a larger budget")
+    for currency in budgets:
+        ends = "rollout" in study.charged if currency == "generated_tokens" else bool(study.charged)
+        if currency != "updates" and not ends:
+            what = f"nothing that is charged ever uses up the budget in {currency}"
+            yield Finding(("charged",), what, "charge at least `rollout`")
+    for name, arm in study.arms.items():
+        least = least_update_tokens(study, arm)
+        budget = budgets.get("generated_tokens", least)
+        if budget < least:
+            short = amount_text(least - budget)
+            what = f"{amount_text(budget)} generated_tokens are {short} short of one update of arm {name!r}"
+            yield Finding(("budget",), what, f"one update takes at least {amount_text(least)}")
+
+
+def least_update_tokens(study: Study, arm: Arm) -> int:
+    """The least that one update of an arm can be charged, in generated tokens."""
+    if "rollout" not in study.charged:
+        return 0
+    return INTERVENTIONS[arm.intervention].least_update_tokens(arm.parameters, arm.training(study.training))
+
+
+def arm_findings(study: Study) -> Iterator[Finding]:
+    """Arms that are one arm under two names."""
+    first_with: dict[str, str] = {}
+    for name, arm in study.arms.items():
+        other = first_with.setdefault(canonical_hash(arm_content(study, arm)), name)
+        if other != name:
+            what = f"arms {other!r} and {name!r} are the same: intervention, parameters and training are equal"
+            yield Finding(("arms", name), what, "change what was meant to differ, or remove one of them")
+
+
+def arm_content(study: Study, arm: Arm) -> dict[str, Any]:
+    """What an arm is, its name left out: intervention with all parameters, training values in full."""
+    return {
+        "intervention": {"name": arm.intervention, "parameters": arm.parameters.model_dump(mode="json")},
+        "training": arm.training(study.training).model_dump(mode="json"),
+    }
+
+
+def decay_findings(study: Study, budgets: Mapping[str, float]) -> Iterator[Finding]:
+    """A decay needs one budget to follow, and no other that could outlast it (docs/method.md, section 3)."""
+    yield from _decay_findings(study.training, budgets, ("training",))
+    for name, arm in study.arms.items():
+        if arm.overrides.model_fields_set & {"decay", "decay_over"}:
+            yield from _decay_findings(arm.training(study.training), budgets, ("arms", name, "training"))
+
+
+def _decay_findings(training: TrainingSpec, budgets: Mapping[str, float], path: KeyPath) -> Iterator[Finding]:
+    over = training.decay_over
+    if training.decay == "none":
+        if over is not None:
+            yield Finding((*path, "decay_over"), "a budget to decay over, but no decay", "set `decay`, or remove it")
+        return
+    if over is None:
+        what = f"decay {training.decay} over no budget"
+        yield Finding((*path, "decay"), what, f"add `decay_over:`, the budget in {' or '.join(budgets)}")
+    elif over not in budgets:
+        what = f"decay over {over}, in which no budget is given"
+        yield Finding((*path, "decay_over"), what, f"one of the budgets: {', '.join(budgets)}")
+    if len(budgets) > 1:
+        what = f"a decaying learning rate with {len(budgets)} budgets ({', '.join(budgets)})"
+        right = "one budget in such a study (write one study for each currency), or `decay: none`"
+        yield Finding((*path, "decay"), what, right)
+
+
+def model_findings(study: Study, folder: Path) -> Iterator[Finding]:
+    """Model folders that are not there, or not whole. `folder`: where the study file is."""
+    for index, model in enumerate(study.models):
+        if model.folder is None:
+            continue
+        at = ("models", index, "folder")
+        path = folder / model.folder
+        if not path.is_dir():
+            yield Finding(at, f"there is no folder {path}", "a folder saved by transformers' save_pretrained")
+        else:
+            missing = ", no ".join(missing_parts(path))
+            if missing:
+                yield Finding(at, f"the model folder {path} has no {missing}", "save model and tokenizer into it")
+
+
+def doubts(study: Study, budgets: Mapping[str, float], milestones: Sequence[Milestone]) -> Iterator[Finding]:
+    """What is allowed, and still probably not what was meant."""
+    for milestone in milestones:
+        budget = budgets.get(milestone.currency)
+        if budget is not None and milestone.amount > budget:
+            at = ("evaluate", milestone.currency)
+            what = f"a milestone at {amount_text(milestone.amount)}, above the budget of {amount_text(budget)}"
+            yield Finding(at, what, "arms that stop before it will read `not reached`")
+    if not study.claims:
+        yield Finding(("claims",), "no claims", "nothing will be judged; the tables are exploratory")
+    if len(study.seeds) < LEAST_SEEDS:
+        yield Finding(("seeds",), "a single seed", "no interval can be given")
+    for currency in HOUR_CURRENCIES:
+        if currency in budgets:
+            what = f"a budget in {currency} is measured by a clock"
+            yield Finding(
+                ("budget",), what, "runs cannot be repeated to the bit, and hours compare on one device only"
+            )
+
+
+def _repeated(values: Sequence[Any]) -> list[Any]:
+    return [value for value, count in Counter(values).items() if count > 1]

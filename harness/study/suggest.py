@@ -1,0 +1,13 @@
+"""The nearest known word to one that is not known."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """``did you mean grpo``, or all that is known when nothing is near."""
+    names = list(known)
+    near = difflib.get_close_matches(word, names, n=1)
+    return f"did you mean {near[0]}" if near else f"known here: {', '.join(names) or 'nothing'}"

@@ -29,6 +29,7 @@ class TorchPolicy:
         self.device = f"cuda:{torch.cuda.get_device_name(device)}" if device.startswith("cuda") else device
         self.stop_ids = _stop_ids(module, tokenizer)
         self.shape = model_shape(module)
+        self._alone: dict[int, str] = {}
 
     def encode(self, prompt: str) -> tuple[int, ...]:
         """Token ids of the text alone."""
@@ -41,7 +42,7 @@ class TorchPolicy:
         """
         ids = list(token_ids)
         text = self._decode(ids)
-        alone = [self._decode([token]) for token in ids]
+        alone = [self._text_alone(token) for token in ids]
         return alone if "".join(alone) == text else self._pieces_in_context(ids, text)
 
     def _pieces_in_context(self, ids: list[int], text: str) -> list[str]:
@@ -54,6 +55,11 @@ class TorchPolicy:
             pieces.append(so_far[len(told) :])
             told = so_far
         return pieces
+
+    def _text_alone(self, token: int) -> str:
+        if token not in self._alone:
+            self._alone[token] = self._decode([token])
+        return self._alone[token]
 
     def _decode(self, ids: list[int]) -> str:
         return str(self.tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False))

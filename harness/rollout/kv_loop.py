@@ -159,13 +159,14 @@ def _attention_window(config: object) -> float:
 
 @contextmanager
 def _evaluation_mode(module: nn.Module) -> Iterator[None]:
-    """Without dropout inside; the training flag is put back afterwards."""
-    was_training = module.training
+    """Without dropout inside; every part's training flag is put back afterwards."""
+    flags = [(part, part.training) for part in module.modules()]
     module.eval()
     try:
         yield
     finally:
-        module.train(was_training)
+        for part, training in flags:
+            part.training = training
 
 
 def _batches(requests: Sequence[Request], batch_tokens: int) -> Iterator[list[int]]:

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Final
 
 from harness.launch.json_files import read_json, write_json
-from harness.launch.processes import Process
 from harness.layout import CellFolder
+from harness.train.processes import Process
 
 EXIT_COMPLETED: Final = 0
 EXIT_FAILED: Final = 1

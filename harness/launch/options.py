@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from harness.launch.lease import STALE_AFTER_SECONDS
+from harness.train.lease import STALE_AFTER_SECONDS
 
 
 @dataclass(frozen=True)

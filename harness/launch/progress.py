@@ -173,9 +173,9 @@ class LiveDisplay:
             self._progress.update(self._bars[label], completed=cell.fraction, note=f"{cell.updates} updates")
 
 
-def choose_display(json: bool = False, plain: bool = False) -> Display:
-    """Silent for `--json`, bars on a terminal, plain lines otherwise or when asked for."""
-    if json:
+def make_display(silent: bool = False, plain: bool = False) -> Display:
+    """Nothing when `silent` (for `--json`), bars on a terminal, plain lines otherwise or when asked for."""
+    if silent:
         return SilentDisplay()
     console = Console(stderr=True)
     return LiveDisplay(console) if console.is_terminal and not plain else PlainDisplay()

@@ -11,11 +11,12 @@ import signal
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from harness.errors import InputError
 from harness.events.schema import EventLogError
 from harness.launch.jobs import EXIT_INTERRUPTED, EXIT_LEASE_HELD, Job, jobs
-from harness.launch.lease import STALE_AFTER_SECONDS, Holder, lease_state
 from harness.launch.tails import last_event
-from harness.layout import CellFolder
+from harness.layout import CellFolder, RunsFolder
+from harness.train.lease import STALE_AFTER_SECONDS, Holder, lease_state
 
 Status = Literal["done", "running", "interrupted", "failed", "waiting"]
 STATUSES: Final[tuple[Status, ...]] = ("done", "running", "interrupted", "failed", "waiting")
@@ -56,6 +57,18 @@ def cell_state(cell: CellFolder, stale_after_seconds: float = STALE_AFTER_SECOND
     if job is None:
         return CellState("interrupted", "its worker died") if newest_attempt else CellState("waiting")
     return _as_ended(job, begun=newest_attempt > 0)
+
+
+def find_cell(runs: RunsFolder, beginning: str) -> CellFolder:
+    """The one cell whose id is, or begins with, `beginning`; an InputError when there is none, or more than one."""
+    folders = sorted(runs.cells.iterdir()) if runs.cells.is_dir() else []
+    found = [folder.name for folder in folders if beginning and folder.name.startswith(beginning)]
+    if len(found) == 1:
+        return CellFolder(runs.cell(found[0]))
+    if found:
+        what = f"{len(found)} cells begin with {beginning!r}"
+        raise InputError(what, f"more of the id: {', '.join(found[:5])}", str(runs.cells))
+    raise InputError(f"no cell begins with {beginning!r}", "an id that `isobudget status` shows", str(runs.cells))
 
 
 def _newest_that_ran(cell: CellFolder) -> Job | None:

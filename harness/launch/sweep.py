@@ -20,12 +20,12 @@ from harness.errors import InputError
 from harness.events.schema import EventLogError
 from harness.events.writer import EventWriter
 from harness.launch.backend import Backend
-from harness.launch.lease import HEARTBEAT_SECONDS, Lease, LeaseHeld, LeaseLost
 from harness.launch.loop import Loop, alike
 from harness.launch.options import LaunchFacts, SweepOptions
 from harness.launch.progress import Display, SilentDisplay
 from harness.layout import RunsFolder
 from harness.study.cell import Cell
+from harness.train.lease import HEARTBEAT_SECONDS, Lease, LeaseHeld, LeaseLost
 
 __all__ = ["FailureGroup", "LaunchFacts", "SweepOptions", "SweepResult", "sweep"]
 

@@ -16,7 +16,7 @@ from types import FrameType
 from typing import Final
 
 from harness.launch.jobs import EXIT_INTERRUPTED, Job, Order
-from harness.launch.processes import Process
+from harness.train.processes import Process
 
 TERMINAL_SIGNALS: Final = {signal.SIGINT, signal.SIGHUP, signal.SIGQUIT}
 """What a terminal sends to everything started from it. Workers are stopped by the sweep alone."""

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from harness.events.writer import EventWriter
-from harness.launch.lease import Lease, LeaseHeld
 from harness.launch.sweep import LaunchFacts
 from harness.layout import CellFolder, RunsFolder
 from harness.study.cell import Cell
+from harness.train.lease import Lease, LeaseHeld
 
 FACTS = LaunchFacts("exploratory", "not locked", None, "c0ffee", True)
 

@@ -15,11 +15,11 @@ from harness.errors import InputError
 from harness.launch.backend import Ended
 from harness.launch.inline import InlineBackend
 from harness.launch.json_files import read_json
-from harness.launch.lease import Lease
 from harness.launch.progress import SilentDisplay
 from harness.launch.states import cell_state
 from harness.launch.sweep import SweepOptions, SweepResult, sweep
 from harness.layout import RunsFolder
+from harness.train.lease import Lease
 
 
 @dataclass
@@ -149,6 +149,13 @@ def test_a_worker_that_dies_but_advances_is_launched_until_it_is_done(runs: Runs
     assert (result.launched, result.completed) == (7, 1)
 
 
+def test_progress_forgives_launches_that_got_nowhere(runs: RunsFolder) -> None:
+    nowhere = ["killed-before-its-first-event"] * 2
+    plan = plan_of([*nowhere, "advance-one-then-killed", *nowhere, "complete"])
+    result = run(plan, runs, max_fruitless_launches=3)
+    assert (result.launched, result.completed) == (6, 1)
+
+
 def test_retracing_the_same_updates_is_no_progress(runs: RunsFolder) -> None:
     plan = plan_of(["killed"], updates=3)  # each launch makes the same two updates, and dies
     result = run(plan, runs, max_fruitless_launches=3)
@@ -238,6 +245,33 @@ def test_a_cell_leased_elsewhere_is_waited_for_and_not_doubled(runs: RunsFolder)
     assert [label for label, status, _ in listener.ends if status == "done"] == ["m/a/1", "m/a/0"]
     assert result.completed == 2
     assert work_done(runs, plan.cells[0]) == 1
+
+
+def test_a_cell_that_runs_here_from_an_earlier_sweep_takes_up_a_slot(runs: RunsFolder) -> None:
+    plan = plan_of(["complete"], ["complete"])
+    busy = folder_of(runs, plan.cells[0])
+    busy.path.mkdir(parents=True)
+    lease = Lease.acquire(busy)
+    launched_meanwhile: list[int] = []
+
+    @dataclass
+    class ReleasingLate(Listener):
+        def show(self, snapshot: object) -> None:
+            if len(launched_meanwhile) < 3:
+                launched_meanwhile.append(launches(runs, plan.cells[1]))
+            else:
+                lease.release()
+
+    result = run(plan, runs, ReleasingLate())  # one worker
+    assert launched_meanwhile == [0, 0, 0]
+    assert result.completed == 2
+
+
+def test_a_runs_folder_that_is_a_file_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "runs").write_text("mine")
+    with pytest.raises(InputError, match="the runs folder is a file"):
+        run(plan_of(["complete"]), RunsFolder(tmp_path / "runs"))
+    assert (tmp_path / "runs").read_text() == "mine"
 
 
 def test_a_signal_stops_between_cells_and_the_next_sweep_goes_on(runs: RunsFolder) -> None:

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.launch.lease import Lease, LeaseHeld, LeaseLost, lease_state, state
-from harness.launch.processes import Process
 from harness.layout import CellFolder
+from harness.train.lease import Lease, LeaseHeld, LeaseLost, lease_state, state
+from harness.train.processes import Process
 
 
 @pytest.fixture
@@ -127,6 +127,36 @@ def test_of_many_threads_racing_exactly_one_wins(cell: CellFolder, before: str) 
         thread.join()
     assert len(won) == 1
     won[0].renew()
+
+
+def test_one_that_judged_a_lease_stale_cannot_remove_the_fresh_one_of_a_quicker_taker(
+    cell: CellFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leave_lease(cell, dead_process())
+    judged = threading.Event()
+
+    def slow_judge(path: Path, stale_after_seconds: float) -> object:
+        found = lease_state(path, stale_after_seconds)
+        if threading.current_thread().name == "slow":
+            judged.set()
+            time.sleep(0.5)  # time enough for the other one, were it let in
+        return found
+
+    monkeypatch.setattr("harness.train.lease.lease_state", slow_judge)
+    won: list[str] = []
+
+    def take() -> None:
+        with contextlib.suppress(LeaseHeld):
+            Lease.acquire(cell)
+            won.append(threading.current_thread().name)
+
+    slow, quick = threading.Thread(target=take, name="slow"), threading.Thread(target=take, name="quick")
+    slow.start()
+    judged.wait()
+    quick.start()
+    slow.join()
+    quick.join()
+    assert won == ["slow"]
 
 
 def _race_for_all(root: str, start: float, first: int, count: int) -> None:

@@ -19,8 +19,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final, Literal
 
-from harness.launch.processes import Process
 from harness.layout import CellFolder
+from harness.train.processes import Process
 
 LeaseState = Literal["free", "live", "stale"]
 

@@ -18,9 +18,10 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter
 
+from analysis.at_budget import HOUR_CURRENCIES
 from analysis.curves import bands, curves
 from analysis.snapshot import AnalysisError, Snapshot
-from analysis.tables import Heading, count
+from analysis.tables import HOURS_NOTE, Heading, count
 
 COLOURS: Final = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 MARKERS: Final = ("o", "s", "^", "D", "v", "P", "X", "<", ">")
@@ -88,9 +89,10 @@ def _draw(snapshot: Snapshot, values: pd.DataFrame) -> Figure:
     figure.legend(handles=handles, loc="outside upper center", ncols=min(4, len(handles)), frameon=False)
     heading = Heading.of(snapshot)
     told = f"{heading.mode}: {heading.mode_reason}" if heading.mode_reason else heading.mode
-    figure.supxlabel(
-        f"{heading.study} · {told} · thin: seeds, thick: mean and 95 % t interval", fontsize=7, color="0.35"
-    )
+    told = f"{heading.study} · {told} · thin: seeds, thick: mean and 95 % t interval"
+    if any(currency in HOUR_CURRENCIES for currency in currencies):
+        told += "\n" + HOURS_NOTE
+    figure.supxlabel(told, fontsize=7, color="0.35")
     return figure
 
 

@@ -6,13 +6,14 @@ uses is marked. Source of the rules: docs/method.md, section 3.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Literal
 
 import numpy as np
 
-from analysis.points import Point, compute_points, equal_updates, milestones_in
+from analysis.points import Point, equal_updates, milestones_in
 from analysis.readings import ALL_MODELS, Readings
 from analysis.statistics.flips import flip_p_value
 from analysis.statistics.multiplicity import benjamini_hochberg
@@ -43,13 +44,16 @@ class GridRow:
     """The point that the main table uses."""
 
 
-def flip_grid(readings: Readings) -> tuple[GridRow, ...]:
-    """All pairs, models and currencies at all milestones; empty where updates have no milestones."""
+def flip_grid(readings: Readings, computes: Sequence[Point]) -> tuple[GridRow, ...]:
+    """All pairs and models at all milestones of updates and of the currencies of `computes`, the main table's points.
+
+    Empty where updates have no milestones.
+    """
     snapshot = readings.snapshot
     grid = [Point("updates", amount, "milestone") for amount in milestones_in(snapshot, "updates")]
     found = []
     for model in readings.models:
-        for compute in compute_points(snapshot):
+        for compute in computes:
             for a, b in combinations(snapshot.arm_names, 2):
                 used = equal_updates(snapshot, (a, b), readings.frame(model, compute))
                 for amount in milestones_in(snapshot, compute.currency):
@@ -111,31 +115,31 @@ def _mean(differences: Floats) -> float:
 
 
 def grid_tables(grid: tuple[GridRow, ...]) -> list[Table]:
-    """One matrix per model, pair and currency: updates down, compute across, the leader's sign at each."""
-    matrices: dict[tuple[str, str, str, str], list[GridRow]] = {}
+    """One matrix per model and currency: pairs and updates down, compute across, the leaders' signs at each."""
+    matrices: dict[tuple[str, str], list[GridRow]] = {}
     for row in grid:
-        matrices.setdefault((row.model, row.a, row.b, row.currency), []).append(row)
+        matrices.setdefault((row.model, row.currency), []).append(row)
     return [_matrix(rows) for rows in matrices.values()]
 
 
 def _matrix(rows: list[GridRow]) -> Table:
-    first = rows[0]
-    amounts = list(dict.fromkeys(row.amount for row in rows))
-    lines: dict[float, list[str]] = {}
-    for amount in amounts:
-        for row in (row for row in rows if row.amount == amount):
-            lines.setdefault(row.updates, []).append(_symbol(row))
-    points = [Point(first.currency, amount) for amount in amounts]
+    lines: dict[tuple[str, float], dict[float, str]] = {}
+    for row in rows:
+        lines.setdefault((f"{row.a} - {row.b}", row.updates), {})[row.amount] = _symbol(row)
+    points = [Point(rows[0].currency, amount) for amount in sorted({row.amount for row in rows})]
     notes = [
-        f"+ where {first.a} leads, - where {first.b} does: first at equal updates, then at equal compute. "
-        "* certain on this exploratory grid; [ ] the point of the main table; · not evaluable."
+        "Leader at equal updates, then at equal compute: + the first arm of the pair, - the second.",
+        "* certain on this exploratory grid (Benjamini-Hochberg); [ ] the point of the main table; · not evaluable.",
     ]
     if points[0].in_hours:
         notes.append(HOURS_NOTE)
     return Table(
-        title=f"{first.model}: {first.a} - {first.b} over points of equality",
-        columns=("updates", *(str(point) for point in points)),
-        rows=tuple((f"{updates:,.0f}", *symbols) for updates, symbols in sorted(lines.items())),
+        title=f"{rows[0].model}: flips over updates and {rows[0].currency}",
+        columns=("pair", "updates", *(point.short for point in points)),
+        rows=tuple(
+            (pair, f"{updates:,.0f}", *(symbols[point.amount] for point in points))
+            for (pair, updates), symbols in lines.items()
+        ),
         notes=tuple(notes),
     )
 

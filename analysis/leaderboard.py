@@ -21,7 +21,7 @@ from analysis.snapshot import Snapshot
 from analysis.spending import Spending, spending_by_arm, spending_table
 from analysis.statistics.paired import paired_test
 from analysis.statistics.ranks import Rank, rank_arms
-from analysis.tables import HOURS_NOTE, Heading, Table, interval, p_value, percent
+from analysis.tables import HOURS_NOTE, Heading, Table, interval, percent
 
 
 @dataclass(frozen=True)
@@ -181,7 +181,8 @@ def _table(rows: Sequence[LeaderboardRow]) -> Table:
     baseline = next(row.arm for row in rows if row.baseline)
     notes = [
         f"Difference to {baseline} in points, with its t interval over paired seeds.",
-        "Arms that share a letter cannot be told apart; rank intervals from pairwise tests, unadjusted.",
+        "Rank, its interval, tie group: arms that share a letter cannot be told apart (pairwise tests, unadjusted).",
+        "Over/under: one update's size, in % of the budget: the meter beyond it, the policy's charge below it.",
     ]
     if any(row.rank is None for row in rows):
         notes.append("No rank: no reading, or runs that did not reach the budget.")
@@ -190,7 +191,7 @@ def _table(rows: Sequence[LeaderboardRow]) -> Table:
     return Table(
         title=f"{rows[0].model} at {point}"
         + (" (no budget: a milestone of the grid)" if point.origin == "grid" else ""),
-        columns=("arm", "rank", "ties", "accuracy %", "difference", "p", "seeds", "over", "under", "remarks"),
+        columns=("arm", "rank", "accuracy %", "difference", "seeds", "over/under", "remarks"),
         rows=tuple(_cells(row, point) for row in rows),
         notes=tuple(notes),
     )
@@ -200,20 +201,17 @@ def _cells(row: LeaderboardRow, point: Point) -> tuple[str, ...]:
     difference = interval(row.difference_points, row.difference_low_points, row.difference_high_points)
     return (
         row.arm,
-        "–" if row.rank is None else f"{row.rank} [{row.rank_low}-{row.rank_high}]",
-        row.ties or "–",
+        "–" if row.rank is None else f"{row.rank} [{row.rank_low}-{row.rank_high}] {row.ties}",
         percent(row.accuracy),
         "baseline" if row.baseline else difference,
-        p_value(row.difference_p),
         f"{row.seeds_done}/{row.seeds_planned}",
-        _share(row.overshoot, point),
-        _share(row.undershoot, point),
+        f"{_share(row.overshoot, point)}/{_share(row.undershoot, point)}",
         remarks(row),
     )
 
 
 def _share(amount: float, point: Point) -> str:
-    return "–" if np.isnan(amount) else f"{100 * amount / point.amount:.1f} %"
+    return "–" if np.isnan(amount) else f"{100 * amount / point.amount:.1f}%"
 
 
 def remarks(row: LeaderboardRow) -> str:

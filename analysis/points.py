@@ -22,37 +22,40 @@ class Point:
     currency: str
     amount: float
     origin: str = "budget"
-    """budget; grid (a milestone standing for a currency without a budget, see `declared_points`); milestone;
+    """budget; grid (a milestone standing for a currency without a budget, see `_declared_point`); milestone;
     default (see `equal_updates`)."""
 
     @property
     def in_hours(self) -> bool:
         return self.currency in HOUR_CURRENCIES
 
+    @property
+    def short(self) -> str:
+        """The amount alone."""
+        return f"{self.amount:.4g}" if self.in_hours or self.currency == "flops" else f"{self.amount:,.0f}"
+
     def __str__(self) -> str:
-        if self.currency == "flops":
-            return f"{self.amount:.4g} FLOPs"
-        if self.in_hours:
-            return f"{self.amount:.4g} {self.currency}"
-        return f"{self.amount:,.0f} {self.currency}"
+        return f"{self.short} {'FLOPs' if self.currency == 'flops' else self.currency}"
 
 
 def declared_points(snapshot: Snapshot) -> list[Point]:
-    """One point per currency: its budget; without one (or without an evaluation there), a milestone of its grid.
+    """The declared point of every currency with milestones, currencies with a budget first."""
+    budgeted = set(snapshot.budgets["currency"])
+    currencies = sorted(set(snapshot.milestones["currency"]), key=lambda name: (name not in budgeted, name))
+    return [_declared_point(snapshot, currency) for currency in currencies]
+
+
+def _declared_point(snapshot: Snapshot, currency: str) -> Point:
+    """The currency's budget; without one (or without an evaluation there), a milestone of its grid.
 
     That is the largest which no ended run fell short of; if there is none, the largest.
     """
-    budgets = dict(zip(snapshot.budgets["currency"], snapshot.budgets["amount"], strict=True))
-    points = []
-    for currency in sorted(set(snapshot.milestones["currency"]), key=lambda name: (name not in budgets, name)):
-        milestones = milestones_in(snapshot, currency)
-        budget = budgets.get(currency)
+    milestones = milestones_in(snapshot, currency)
+    for budget in snapshot.budgets.loc[snapshot.budgets["currency"] == currency, "amount"]:
         if budget in milestones:
-            points.append(Point(currency, float(budget)))
-        else:
-            reached = (amount for amount in reversed(milestones) if _nobody_fell_short(snapshot, currency, amount))
-            points.append(Point(currency, next(reached, milestones[-1]), "grid"))
-    return points
+            return Point(currency, float(budget))
+    reached = (amount for amount in reversed(milestones) if _nobody_fell_short(snapshot, currency, amount))
+    return Point(currency, next(reached, milestones[-1]), "grid")
 
 
 def _nobody_fell_short(snapshot: Snapshot, currency: str, amount: float) -> bool:
@@ -78,7 +81,7 @@ def equal_updates(snapshot: Snapshot, arms: Sequence[str], compute: pd.DataFrame
     None when the grid has no such milestone. compute: an `at_budget` frame at that budget, of one model or all.
     """
     if "updates" in set(snapshot.budgets["currency"]):
-        return next((point for point in declared_points(snapshot) if point.currency == "updates"), None)
+        return _declared_point(snapshot, "updates")
     read = compute[compute["arm"].isin(arms) & compute["counted"] & (compute["status"] == "ok")]
     fewest = read["updates"].min()  # NaN without readings: no milestone compares
     grid = [amount for amount in milestones_in(snapshot, "updates") if amount <= fewest]

@@ -1,9 +1,9 @@
 """Where the ranking at equal compute flips against the ranking at equal updates, pair by pair.
 
-Promise: a *certain* flip has an intersection-union p, adjusted by Holm over every row of the table (pairs,
-directions, currencies, models), of at most alpha; so a study without a flip shows one with at most that
-probability. *Possible* means that the two estimates have opposite signs, no more. Declared claims are judged in
-`verdicts`, other points in `flip_grid`. Source of the rules: docs/method.md, sections 3 and 7.
+Promise: a *certain* flip has an intersection-union p, adjusted over pairs, directions and points, of at most alpha,
+so that a study without a flip shows one with at most that probability. *Possible* means that the two estimates have
+opposite signs, no more. Declared claims are judged in `verdicts`, other points in `flip_grid`. Source of the rules:
+docs/method.md, sections 3 and 7.
 """
 
 from __future__ import annotations
@@ -17,10 +17,9 @@ import numpy as np
 from analysis.flip_grid import GridRow, flip_grid, grid_tables
 from analysis.points import Point, compute_points, equal_updates
 from analysis.readings import ALL_MODELS, Readings
-from analysis.snapshot import Snapshot
-from analysis.statistics.flips import flip_p_value, flip_share, rank_agreement
-from analysis.statistics.multiplicity import holm
-from analysis.statistics.paired import complete_pairs, paired_test
+from analysis.snapshot import AnalysisError, Snapshot
+from analysis.statistics.flips import adjusted_flip_p_values, flip_share, rank_agreement
+from analysis.statistics.paired import Floats, complete_pairs, paired_test, t_p_value
 from analysis.tables import HOURS_NOTE, Heading, Table, interval, p_value
 
 Kind = Literal["certain", "possible", "none", "not evaluable"]
@@ -48,10 +47,14 @@ class FlipRow:
     difference_compute_points: float
     low_compute_points: float
     high_compute_points: float
+    p_updates: float
+    """One-sided: a ahead at equal updates."""
+    p_compute: float
+    """One-sided: a behind at equal compute."""
     p: float
-    """Intersection-union: the larger of the two one-sided p."""
+    """Intersection-union: the larger of the two."""
     p_adjusted: float
-    """Holm over all rows; a row that cannot be tested stays in the family at p = 1."""
+    """See `adjusted_flip_p_values`; a row that cannot be tested stays in the family at p = 1."""
     resample_share: float
     """Of joint resamples of the seeds, those in which a leads at equal updates and trails at equal compute."""
     kind: Kind
@@ -97,18 +100,19 @@ class RankFlips:
 
     def tables(self) -> list[Table]:
         """Flips per model, rank agreement, and the grid."""
-        models = dict.fromkeys(row.model for row in self.rows)
-        flips = [_flip_table(model, self) for model in models]
-        return [*flips, _agreement_table(self.agreements), *grid_tables(self.grid)]
+        return [*_flip_tables(self), _agreement_table(self.agreements), *grid_tables(self.grid)]
 
 
 def rank_flips(snapshot: Snapshot, generator: np.random.Generator) -> RankFlips:
     """Every pair and direction, at the declared point of every currency but updates."""
     readings = Readings(snapshot)
+    points = compute_points(snapshot)
+    if not points or len(snapshot.arm_names) < 2:
+        raise AnalysisError("there is nothing to flip", "two arms, and milestones in a currency other than updates")
     rows: list[FlipRow] = []
     agreements: list[Agreement] = []
     for model in readings.models:
-        for compute in compute_points(snapshot):
+        for compute in points:
             for pair in permutations(snapshot.arm_names, 2):
                 updates = equal_updates(snapshot, pair, readings.frame(model, compute))
                 rows.append(_row(readings, model, pair, updates, compute, generator=generator))
@@ -116,9 +120,9 @@ def rank_flips(snapshot: Snapshot, generator: np.random.Generator) -> RankFlips:
     return RankFlips(
         heading=Heading.of(snapshot),
         alpha=snapshot.study.alpha,
-        rows=_judged(rows, snapshot.study.alpha),
+        rows=_judged(rows, len(points), snapshot.study.alpha),
         agreements=tuple(agreements),
-        grid=flip_grid(readings),
+        grid=flip_grid(readings, points),
     )
 
 
@@ -139,7 +143,10 @@ def _row(
     first, second = paired_test(at_updates, 1 - alpha), paired_test(at_compute, 1 - alpha)
     # Runs that did not come so far are not missing by chance: their pairs cannot be left out of a test.
     unreached = any(readings.count(model, pair, point, "not reached") for point in (updates, compute) if point)
-    p = float("nan") if unreached else float(flip_p_value(complete_pairs(at_updates), complete_pairs(at_compute)))
+    p_updates, p_compute = float("nan"), float("nan")
+    if not unreached:
+        p_updates = float(t_p_value(complete_pairs(at_updates), 0.0, "greater"))
+        p_compute = float(t_p_value(complete_pairs(at_compute), 0.0, "less"))
     kind: Kind = "none"
     if unreached or not first.n or not second.n:
         kind = "not evaluable"
@@ -161,19 +168,32 @@ def _row(
         difference_compute_points=second.mean,
         low_compute_points=second.low,
         high_compute_points=second.high,
-        p=p,
+        p_updates=p_updates,
+        p_compute=p_compute,
+        p=float(np.maximum(p_updates, p_compute)),
         p_adjusted=1.0,
         resample_share=flip_share(at_updates[both], at_compute[both], generator),
         kind=kind,
     )
 
 
-def _judged(rows: list[FlipRow], alpha: float) -> tuple[FlipRow, ...]:
-    """The rows with their p adjusted over the whole table, certain flips named."""
-    adjusted = holm([row.p for row in rows])
+def _judged(rows: list[FlipRow], points: int, alpha: float) -> tuple[FlipRow, ...]:
+    """The rows with their p adjusted over the whole table, certain flips named.
+
+    Rows: all models, of each its points, of each its pairs.
+    """
+    models = len({row.model for row in rows})
+
+    def by_pair(p_values: list[float]) -> Floats:
+        """(models x pairs, points)"""
+        return np.array(p_values).reshape(models, points, -1).swapaxes(1, 2).reshape(-1, points)
+
+    first, second = by_pair([row.p_updates for row in rows]), by_pair([row.p_compute for row in rows])
+    adjusted = adjusted_flip_p_values(first, second, all(row.updates_declared for row in rows))
+    in_order = adjusted.reshape(models, -1, points).swapaxes(1, 2).ravel()
     return tuple(
         replace(row, p_adjusted=float(p), kind="certain" if p <= alpha else row.kind)
-        for row, p in zip(rows, adjusted, strict=True)
+        for row, p in zip(rows, in_order, strict=True)
     )
 
 
@@ -203,29 +223,40 @@ def _agreement(
     ]
 
 
-def _flip_table(model: str, flips: RankFlips) -> Table:
-    """One line per pair and point: of its two directions the one that flips, or else the one that leads first."""
-    rows = [row for row in flips.rows if row.model == model]
-    shown = [row for row in rows if row.kind in ("certain", "possible")]
-    flipped = {(frozenset((row.a, row.b)), row.currency) for row in shown}
-    for row in rows:
-        pair = (frozenset((row.a, row.b)), row.currency)
-        if pair not in flipped and (row.difference_updates_points >= 0 or row.a < row.b):
-            flipped.add(pair)
-            shown.append(row)
+def _flip_tables(flips: RankFlips) -> list[Table]:
+    """A table per model and point of compute; a line per pair: of its two directions the one that may flip."""
+    groups: dict[tuple[str, str, float], list[FlipRow]] = {}
+    for row in flips.rows:
+        groups.setdefault((row.model, row.currency, row.amount), []).append(row)
+    return [_flip_table(rows, flips) for rows in groups.values()]
+
+
+def _flip_table(rows: list[FlipRow], flips: RankFlips) -> Table:
+    pairs: dict[frozenset[str], FlipRow] = {}
+    for row in sorted(rows, key=lambda row: (row.p_adjusted, row.kind != "possible")):
+        pairs.setdefault(frozenset((row.a, row.b)), row)
+    shown = sorted(pairs.values(), key=rows.index)
+    compute = Point(rows[0].currency, rows[0].amount)
+    common = {_updates(row) for row in shown}
+    level = f"{100 * (1 - flips.alpha):g} %"
     notes = [
-        f"Differences in points, first arm - second, paired over seeds, {100 * (1 - flips.alpha):g} % t interval.",
-        f"Certain: intersection-union p, by Holm over all {len(flips.rows)} pairs, directions and points, at most "
-        f"{flips.alpha:g}. Possible: estimates of opposite sign.",
+        f"Who leads, and by how many points: first arm - second, paired over seeds, with its {level} t interval.",
+        f"Certain: intersection-union p at most {flips.alpha:g}, by Holm over pairs, directions and models, the "
+        "compute side also over the points of compute. Possible: estimates of opposite sign.",
+        "Share: of joint resamples of the seeds, those that flip in that direction.",
     ]
     if not all(row.updates_declared for row in rows):
-        notes.append("Equal updates are not declared: exploratory default, the updates of the pair's costlier arm.")
-    if any(Point(row.currency, row.amount).in_hours for row in rows):
+        pairs_at = ", ".join(f"{row.a} - {row.b} at {_updates(row)}" for row in shown)
+        notes.append(
+            "Equal updates are not declared: exploratory default, what the pair's costlier arm made within the "
+            f"budget ({pairs_at})."
+        )
+    if compute.in_hours:
         notes.append(HOURS_NOTE)
     return Table(
-        title=f"{model}: equal updates against equal compute",
-        columns=("pair", "updates", "leads", "difference", "compute", "leads ", "difference ", "flip", "p", "share"),
-        rows=tuple(_cells(row) for row in sorted(shown, key=rows.index)),
+        title=f"{rows[0].model}: {common.pop() if len(common) == 1 else 'equal'} updates against {compute}",
+        columns=("pair", "at equal updates", "at equal compute", "flip", "p", "share"),
+        rows=tuple(_cells(row) for row in shown),
         notes=tuple(notes),
     )
 
@@ -235,21 +266,21 @@ def _cells(row: FlipRow) -> tuple[str, ...]:
     second = interval(row.difference_compute_points, row.low_compute_points, row.high_compute_points)
     return (
         f"{row.a} - {row.b}",
-        "–" if np.isnan(row.updates) else f"{row.updates:,.0f}",
-        _leader(row, row.difference_updates_points),
-        first,
-        str(Point(row.currency, row.amount)),
-        _leader(row, row.difference_compute_points),
-        second,
+        f"{_leader(row, row.difference_updates_points)} {first}",
+        f"{_leader(row, row.difference_compute_points)} {second}",
         row.kind,
         p_value(row.p_adjusted),
         "–" if np.isnan(row.resample_share) else f"{row.resample_share:.2f}",
     )
 
 
+def _updates(row: FlipRow) -> str:
+    return "no common number of" if np.isnan(row.updates) else f"{row.updates:,.0f}"
+
+
 def _leader(row: FlipRow, difference: float) -> str:
     if np.isnan(difference):
-        return "–"
+        return ""
     return "tie" if difference == 0 else row.a if difference > 0 else row.b
 
 

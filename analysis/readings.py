@@ -5,6 +5,7 @@ Each point is read once. A model of None means the mean over all planned models,
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from functools import cached_property
 
@@ -12,7 +13,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from analysis.at_budget import accuracy_array, at_budget
+from analysis.at_budget import Status, accuracy_array, at_budget
 from analysis.points import Point
 from analysis.snapshot import Snapshot
 
@@ -26,6 +27,9 @@ class Readings:
     def __init__(self, snapshot: Snapshot):
         self.snapshot = snapshot
         self._frames: dict[tuple[str, float], pd.DataFrame] = {}
+        self._arrays: dict[tuple[str | None, str, float], NDArray[np.float64]] = {}
+        self._counts: dict[tuple[str, float], dict[tuple[str, str, str], int]] = {}
+        self._rows = {arm: row for row, arm in enumerate(snapshot.arm_names)}
 
     @cached_property
     def models(self) -> list[str | None]:
@@ -43,17 +47,24 @@ class Readings:
 
     def accuracies(self, model: str | None, arms: Sequence[str], point: Point) -> NDArray[np.float64]:
         """(arms, seeds) from 0 to 1, NaN where missing; see `accuracy_array`."""
-        return accuracy_array(self.frame(model, point), arms, model)
+        key = (model, point.currency, point.amount)
+        if key not in self._arrays:
+            self._arrays[key] = accuracy_array(self.frame(model, point), list(self._rows), model)
+        return np.asarray(self._arrays[key][[self._rows[arm] for arm in arms]])
 
     def differences(self, model: str | None, a: str, b: str, point: Point) -> NDArray[np.float64]:
         """(seeds,) a - b in points, NaN where either is missing."""
-        first, second = self.accuracies(model, [a, b], point)
+        first, second = self.accuracies(model, (a, b), point)
         return np.asarray(100 * (first - second))
 
-    def count(self, model: str | None, arms: Sequence[str], point: Point, status: str) -> int:
+    def count(self, model: str | None, arms: Sequence[str], point: Point, status: Status) -> int:
         """Runs of these arms with a status at a point."""
-        frame = self.frame(model, point)
-        return int((frame["arm"].isin(arms) & (frame["status"] == status)).sum())
+        key = (point.currency, point.amount)
+        if key not in self._counts:
+            frame = self.frame(None, point)
+            self._counts[key] = Counter(zip(frame["model"], frame["arm"], frame["status"], strict=True))
+        models = self.snapshot.models if model is None else [model]
+        return sum(self._counts[key].get((name, arm, status), 0) for name in models for arm in arms)
 
     def left_out(self, model: str | None, point: Point) -> int:
         """Blocks that count for no arm at a point, because one of their cells has not come so far yet."""

@@ -20,7 +20,7 @@ class Spending:
 
     runs: int
     tokens_by_kind: dict[str, int]
-    """Generated tokens on the surviving path, charged or not; kinds without tokens left out."""
+    """Generated tokens on the surviving path, charged or not; the kinds are all that any arm of the study has."""
     algorithmic_tokens: int
     spent_tokens: int
     retraced_tokens: int
@@ -47,6 +47,8 @@ def spending_by_arm(snapshot: Snapshot) -> dict[tuple[str | None, str], Spending
     cells = snapshot.planned[["cell", "model", "arm"]].drop_duplicates("cell")
     ledger = snapshot.ledger.merge(cells, on="cell")
     started = set(snapshot.runs["cell"])
+    with_tokens = ledger.loc[ledger["generated_tokens"] > 0, "kind"]
+    kinds = sorted(set(with_tokens), key=lambda kind: (kind not in snapshot.study.charged, kind))
     found: dict[tuple[str | None, str], Spending] = {}
     for arm in snapshot.arm_names:
         for model in (None, *snapshot.models):
@@ -60,7 +62,7 @@ def spending_by_arm(snapshot: Snapshot) -> dict[tuple[str | None, str], Spending
             tokens, all_tokens = int(algorithmic["generated_tokens"].sum()), int(spent["generated_tokens"].sum())
             found[model, arm] = Spending(
                 runs=sum(cell in started for cell in mine["cell"]),
-                tokens_by_kind={str(kind): int(tokens) for kind, tokens in by_kind.items() if tokens},
+                tokens_by_kind={kind: int(by_kind.get(kind, 0)) for kind in kinds},
                 algorithmic_tokens=tokens,
                 spent_tokens=all_tokens,
                 retraced_tokens=all_tokens - tokens,
@@ -76,12 +78,12 @@ def spending_table(spent: Mapping[tuple[str, str], Spending]) -> list[Table]:
     tables = []
     for model in dict.fromkeys(model for model, _ in spent):
         arms = {arm: spending for (name, arm), spending in spent.items() if name == model}
-        kinds = list(dict.fromkeys(kind for spending in arms.values() for kind in spending.tokens_by_kind))
+        kinds = list(next(iter(arms.values())).tokens_by_kind)
         rows = tuple(
             (
                 arm,
                 str(spending.runs),
-                *(count(spending.tokens_by_kind.get(kind, 0)) for kind in kinds),
+                *(count(spending.tokens_by_kind[kind]) for kind in kinds),
                 count(spending.algorithmic_tokens),
                 count(spending.retraced_tokens),
                 count(spending.spent_tokens),
@@ -90,7 +92,7 @@ def spending_table(spent: Mapping[tuple[str, str], Spending]) -> list[Table]:
             )
             for arm, spending in arms.items()
         )
-        columns = ("arm", "runs", *kinds, "algorithmic", "retraced", "spent", "FLOPs", "CPU-hours spent")
+        columns = ("arm", "runs", *kinds, "algorithmic", "retraced", "spent", "FLOPs", "CPU-hours")
         note = "Generated tokens by kind, whole runs; algorithmic and spent hold the charged kinds only."
         tables.append(Table(f"{model}: what the runs spent", columns, rows, (note, HOURS_NOTE)))
     return tables

@@ -10,10 +10,12 @@ import csv
 import io
 import json
 import math
+import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
@@ -87,7 +89,7 @@ class Result(Protocol):
 
 
 def render(result: Result, fmt: str = "terminal", width: int | None = None) -> str:
-    """The result as text in one of `FORMATS`; `width` in characters, of a terminal."""
+    """The result as text in one of `FORMATS`; `width` in characters, by default the terminal's."""
     if fmt not in FORMATS:
         raise AnalysisError(f"there is no format {fmt!r}", f"one of {', '.join(FORMATS)}")
     return _terminal(result, width) if fmt == "terminal" else FORMATS[fmt](result)
@@ -95,9 +97,17 @@ def render(result: Result, fmt: str = "terminal", width: int | None = None) -> s
 
 def _terminal(result: Result, width: int | None = None) -> str:
     out = io.StringIO()
+    width = width or shutil.get_terminal_size(fallback=(110, 24)).columns
     console = Console(file=out, width=width, color_system=None, highlight=False, emoji=False)
     for table in result.tables():
-        drawn = RichTable(title=Text(table.title), title_justify="left", header_style="", title_style="")
+        drawn = RichTable(
+            title=Text(table.title),
+            title_justify="left",
+            title_style="",
+            header_style="",
+            box=SIMPLE_HEAD,
+            collapse_padding=True,
+        )
         for index, column in enumerate(table.columns):
             drawn.add_column(Text(column), justify="left" if index == 0 else "right", overflow="fold")
         for row in table.rows:

@@ -90,12 +90,12 @@ class Verdicts:
             f"p: small supports the claim; {adjusted} over the plan's {len(self.rows)} claims; alpha {self.alpha:g}. "
             "How a verdict comes about: docs/verdicts.md."
         ]
-        notes += [f"{row.claim}: {row.statement}" for row in self.rows if row.statement]
+        notes += [f"{row.claim}: {row.text}" + (f" ({row.statement})" if row.statement else "") for row in self.rows]
         notes += [f"{row.claim}, not evaluable: {row.reason}" for row in self.rows if row.reason]
         notes += [f"{row.claim}: {', '.join(row.flags)}" for row in self.rows if row.flags]
         if any("hours" in row.text for row in self.rows):
             notes.append(HOURS_NOTE)
-        columns = ("claim", "model", "in testable form", "verdict", "difference", "then", "p", "seeds", "in favour")
+        columns = ("claim", "model", "verdict", "difference", "then", "p", "seeds", "in favour")
         return [Table("Verdicts", columns, tuple(_cells(row) for row in self.rows), tuple(notes))]
 
 
@@ -227,9 +227,10 @@ def _too_little(complete: list[Floats]) -> str:
 def _flags(readings: Readings, model: str | None, pair: tuple[str, str], points: list[Point]) -> tuple[str, ...]:
     label = readings.snapshot.label
     flags = [] if label.mode == "confirmatory" else [label.mode]
-    for status in ("diverged", "failed"):
-        if runs := max(readings.count(model, pair, point, status) for point in points):
-            flags.append(f"{runs} runs {status}" + (", scored at the floor" if status == "diverged" else ""))
+    if runs := max(readings.count(model, pair, point, "diverged") for point in points):
+        flags.append(f"{runs} runs diverged, scored at the floor")
+    if runs := max(readings.count(model, pair, point, "failed") for point in points):
+        flags.append(f"{runs} runs failed")
     if waiting := max(readings.left_out(model, point) for point in points):
         flags.append(f"interim: {waiting} blocks are not finished")
     return tuple(flags)
@@ -273,7 +274,6 @@ def _cells(row: Verdict) -> tuple[str, ...]:
     return (
         row.claim,
         row.model,
-        row.text,
         row.verdict,
         interval(row.estimate_points, row.low_points, row.high_points),
         interval(row.estimate_then_points, row.low_then_points, row.high_then_points),

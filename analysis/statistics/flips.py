@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
+from analysis.statistics.multiplicity import holm
 from analysis.statistics.paired import Floats, t_p_value
 
 _MOST_SPLITS = 200
@@ -27,6 +28,24 @@ def flip_p_value(first: ArrayLike, second: ArrayLike) -> Floats:
     seeds of the two need not be the same. Returns p (...), NaN where either is degenerate.
     """
     return np.maximum(t_p_value(first, 0.0, "greater"), t_p_value(second, 0.0, "less"))
+
+
+def adjusted_flip_p_values(first: ArrayLike, second: ArrayLike, first_shared: bool) -> Floats:
+    """p of flips from one first point to several second points, adjusted over pairs and directions, and over points.
+
+    first, second: (pairs, points) one-sided p of being ahead at the first point and behind at the second, NaN where
+    untestable (counted as 1); each direction of a pair is a row. first_shared: all points share one first point.
+    Returns (pairs, points). Where nothing flips, the smallest result is at most alpha with at most that
+    probability: a pair that is not ahead at a shared first point has one valid p there, whatever the second
+    points; one that is ahead is behind at none, and Holm over the points covers all of them; Holm over the
+    pairs does the rest. With one point this is Holm over pairs and directions.
+    """
+    first, second = (np.nan_to_num(np.asarray(p, dtype=np.float64), nan=1.0) for p in (first, second))
+    if first_shared:
+        united = np.maximum(first, np.apply_along_axis(holm, 1, second))
+    else:
+        united = np.apply_along_axis(holm, 1, np.maximum(first, second))
+    return np.apply_along_axis(holm, 0, united)
 
 
 def flip_contradiction_p_value(first: ArrayLike, second: ArrayLike) -> Floats:

@@ -34,7 +34,7 @@ def _object(value: Any) -> bool:
 
 
 def _outcomes(value: Any) -> bool:
-    return isinstance(value, list) and all(outcome in (0, 1) for outcome in value)
+    return isinstance(value, list) and set(map(type, value)) <= {int} and set(value) <= {0, 1}
 
 
 def _or_null(check: Check) -> Check:

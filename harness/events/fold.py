@@ -10,13 +10,15 @@ import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from harness.events.reader import read_events
 from harness.events.schema import HISTORY_KINDS, Event, EventLogError
 
 Totals = dict[str, dict[str, float]]
 """Kind of work -> {samples, generated_tokens, ..., wall_seconds, cpu_seconds}, summed."""
+
+_SECONDS: Final[tuple[str, ...]] = ("wall_seconds", "cpu_seconds")
 
 
 @dataclass(frozen=True)
@@ -156,7 +158,8 @@ def _work(event: Event) -> Totals:
         return {}
     measured: Totals = event.measured.get("rows", {})
     if event.kind == "evaluation":
-        measured = {"evaluation": {name: event.measured.get(name, 0.0) for name in ("wall_seconds", "cpu_seconds")}}
+        seconds = {name: event.measured[name] for name in _SECONDS if event.measured.get(name) is not None}
+        measured = {"evaluation": seconds} if seconds else {}
     rows: Totals = {kind: dict(row) for kind, row in event.payload["rows"].items()}
     for kind, row in measured.items():
         rows.setdefault(kind, {}).update(row)

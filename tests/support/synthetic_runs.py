@@ -273,13 +273,10 @@ def write_run(
                     log.append("heartbeat", {}, {"training_seconds": float(index)})
                 if kind == "checkpoint":
                     start, resumed_from = index + 1, {"attempt": number, "seq": log.last_seq}
-                    payload = {**payload, **resumed_from}
-                log.append(kind, payload, measured)
+                log.append(kind, {**payload, **(resumed_from or {})} if kind == "checkpoint" else payload, measured)
 
 
-def _started(
-    study: str, cell: str, number: int, resumed_from: dict[str, int] | None, mode: str
-) -> dict[str, Any]:
+def _started(study: str, cell: str, number: int, resumed_from: dict[str, int] | None, mode: str) -> dict[str, Any]:
     return {
         "cell": cell,
         "attempt": number,

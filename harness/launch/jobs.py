@@ -79,6 +79,9 @@ class Job:
         found = read_json(self.path / "job.json")
         return Order(**found) if found else None
 
+    def record_supervisor(self, supervisor: Process) -> None:
+        write_json(self.path / "supervisor.json", asdict(supervisor))
+
     def record_worker(self, worker: Process) -> None:
         write_json(self.path / "worker.json", asdict(worker))
 
@@ -86,6 +89,14 @@ class Job:
         """The worker's process; None before it started."""
         found = read_json(self.path / "worker.json")
         return Process(**found) if found else None
+
+    def under_way(self) -> bool:
+        """Whether its worker, or what is about to start it, runs on this machine. Elsewhere only the lease tells."""
+        if self.exit_code() is not None:
+            return False
+        found = (read_json(self.path / f"{who}.json") for who in ("worker", "supervisor"))
+        processes = [Process(**process) for process in found if process]
+        return any(process.here and process.alive() for process in processes)
 
     def record_exit(self, code: int) -> None:
         """`code`: the exit code, or minus the number of the signal that killed the worker."""

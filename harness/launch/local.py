@@ -18,6 +18,7 @@ from harness.launch.backend import WORKER_COMMAND, Ended, worker_environment
 from harness.launch.jobs import Job
 from harness.launch.worker import TERMINAL_SIGNALS, run_job
 from harness.layout import CellFolder, RunsFolder
+from harness.train.processes import Process
 
 _NO_TIMEOUT_MINUTES: Final = 10 * 365 * 24 * 60
 """submitit wants a time limit (its default is minutes); a budget is never a deadline, so: ten years."""
@@ -43,9 +44,11 @@ class LocalBackend:
         # Blocked signals stay blocked in what is started meanwhile: the terminal's reach the sweep only.
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, TERMINAL_SIGNALS)
         try:
-            self._running[job] = executor.submit(run_job, str(job.path))
+            submitted = executor.submit(run_job, str(job.path))
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        self._running[job] = submitted
+        job.record_supervisor(Process.of(int(submitted.job_id)))
         return job
 
     def poll(self) -> list[Ended]:

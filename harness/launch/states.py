@@ -44,7 +44,7 @@ def cell_state(cell: CellFolder, stale_after_seconds: float = STALE_AFTER_SECOND
         return CellState("running", holder=holder)
     job = _newest_that_ran(cell)
     newest_attempt = max(cell.attempt_numbers(), default=0)
-    if job is not None and _on_its_way(job):
+    if job is not None and job.under_way():  # on its way to the lease
         return CellState("running")
     order = job.order() if job is not None else None
     if newest_attempt and (order is None or newest_attempt > order.attempts_before):
@@ -76,12 +76,6 @@ def _newest_that_ran(cell: CellFolder) -> Job | None:
     return next((job for job in reversed(jobs(cell)) if job.exit_code() != EXIT_LEASE_HELD), None)
 
 
-def _on_its_way(job: Job) -> bool:
-    """Whether its worker runs here but has not come as far as the lease."""
-    worker = job.worker()
-    return worker is not None and job.exit_code() is None and worker.here and worker.alive()
-
-
 def _as_finished(payload: dict[str, object]) -> CellState:
     reason = str(payload.get("reason") or "")
     match payload.get("status"):
@@ -99,10 +93,11 @@ def _as_ended(job: Job, begun: bool) -> CellState:
     code = job.exit_code()
     if code is None:
         return CellState(resumable, "its worker died, and its supervisor with it")
+    last_line = (job.stderr_tail(1) or [""])[0].strip()
     if code == EXIT_INTERRUPTED:
-        return CellState(resumable)
+        return CellState(resumable, last_line)
     if code < 0:
         killed = f"killed by signal {-code} ({signal.strsignal(-code)})"
         return CellState(resumable if -code in _FROM_OUTSIDE else "failed", killed)
-    last_line = (job.stderr_tail(1) or ["nothing on its standard error"])[0].strip()
-    return CellState("failed", f"exit code {code} without a `finished` line: {last_line}")
+    told = last_line or "nothing on its standard error"
+    return CellState("failed", f"exit code {code} without a `finished` line: {told}")

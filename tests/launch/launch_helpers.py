@@ -16,6 +16,7 @@ from typing import Any
 
 from harness.events.writer import EventWriter
 from harness.launch.sweep import LaunchFacts
+from harness.launch.tails import last_event
 from harness.layout import CellFolder, RunsFolder
 from harness.study.cell import Cell
 from harness.train.lease import Lease, LeaseHeld
@@ -89,9 +90,17 @@ def behave(spec: Path, runs: RunsFolder, stop: Any) -> int:
     except LeaseHeld:
         return 3
     try:
+        if last_status(folder) == "completed":  # somebody was quicker between the launch and the lease
+            return 0
         return _attempt(cell, folder, behaviour, stop)
     finally:
         lease.release()
+
+
+def last_status(folder: CellFolder) -> str | None:
+    numbers = folder.attempt_numbers()
+    last = last_event(folder.events(numbers[-1])) if numbers else None
+    return last["payload"].get("status") if last else None
 
 
 def _attempt(cell: Cell, folder: CellFolder, behaviour: str, stop: Any) -> int:

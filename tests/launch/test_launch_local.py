@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -22,6 +23,7 @@ from harness.launch.local import LocalBackend
 from harness.launch.states import cell_state
 from harness.launch.sweep import SweepOptions, sweep
 from harness.layout import CellFolder, RunsFolder
+from harness.seeds import hashed_seed
 from harness.study.cell import Cell
 from harness.train.lease import lease_state
 
@@ -215,6 +217,21 @@ def test_when_the_launcher_is_killed_a_second_sweep_takes_over_and_doubles_nothi
     assert (result.completed, result.exit_code) == (2, 0)
     assert [work_done(runs, cell) for cell in plan.cells] == [1, 1]
     assert result.launched == 1
+
+
+@pytest.mark.slow
+def test_however_often_the_launcher_is_killed_each_cell_runs_once(runs: RunsFolder) -> None:  # L5, many kill points
+    scripts = ["complete"] * 8
+    plan = plan_of(*[[script] for script in scripts])
+    chance = random.Random(hashed_seed("kill points"))
+    for _ in range(12):
+        launcher = subprocess.Popen([sys.executable, str(LAUNCHER), str(runs.root), *scripts])
+        time.sleep(chance.uniform(0.1, 1.5))
+        launcher.kill()
+        launcher.wait()
+    result = run(plan, runs)
+    assert (result.completed, result.exit_code) == (8, 0)
+    assert [work_done(runs, cell) for cell in plan.cells] == [1] * 8
 
 
 @pytest.mark.parametrize("how", ["terminal", "SIGTERM"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -73,8 +74,13 @@ def test_a_live_lease_is_running_and_names_its_holder(cell: CellFolder) -> None:
     assert cell_state(cell).holder == lease.holder
 
 
-def test_a_worker_on_its_way_to_the_lease_is_running(cell: CellFolder) -> None:
+def test_a_launch_on_its_way_to_the_lease_is_running(cell: CellFolder) -> None:
     job = launch(cell)
+    assert cell_state(cell).status == "waiting"
+    job.record_supervisor(Process.current())
+    assert cell_state(cell).status == "running"
+    job.record_supervisor(replace(Process.current(), start="1"))
+    assert cell_state(cell).status == "waiting"
     job.record_worker(Process.current())
     assert cell_state(cell).status == "running"
     job.record_exit(1)
@@ -98,7 +104,7 @@ def test_a_launch_that_found_somebody_else_at_work_says_nothing(cell: CellFolder
     ("code", "status", "reason"),
     [
         (None, "waiting", "its worker died, and its supervisor with it"),
-        (75, "waiting", ""),
+        (75, "waiting", "OSError: [Errno 28] No space left on device"),
         (-signal.SIGKILL, "waiting", "killed by signal 9 (Killed)"),
         (-signal.SIGSEGV, "failed", "killed by signal 11 (Segmentation fault)"),
         (1, "failed", "exit code 1 without a `finished` line: OSError: [Errno 28] No space left on device"),

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from harness.compute.kinds import HOUR_CURRENCIES
+from harness.errors import InputError
 from harness.interventions.registry import INTERVENTIONS
 from harness.study.canonical import canonical_hash
 from harness.study.cell import Milestone
@@ -22,6 +23,10 @@ from harness.study.schema import Arm, Study
 from harness.study.strict_yaml import KeyPath
 from harness.study.suggest import did_you_mean
 from harness.study.training import TrainingSpec
+from harness.tasks.registry import build_task
+
+if TYPE_CHECKING:
+    from harness.study.load import LoadedStudy
 
 LEAST_SEEDS: Final = 2
 """A paired interval over seeds has no degrees of freedom with fewer."""
@@ -169,6 +174,22 @@ def doubts(study: Study, budgets: Mapping[str, float], milestones: Sequence[Mile
             yield Finding(
                 ("budget",), what, "runs cannot be repeated to the bit, and hours compare on one device only"
             )
+
+
+def check_task(loaded: LoadedStudy) -> None:
+    """Builds the task, which takes longer than all other checks: an InputError when its pools cannot be had.
+
+    Pools that overlap, or that have fewer distinct problems than the study asks for, show only then.
+    """
+    try:
+        build_task(loaded.resolved["task"])
+    except InputError as error:
+        raise InputError(
+            [
+                replace(problem, where=loaded.document.where(tuple(problem.field.split(".")) or ("task",)))
+                for problem in error.problems
+            ]
+        ) from None
 
 
 def _repeated(values: Sequence[Any]) -> list[Any]:

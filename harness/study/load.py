@@ -164,10 +164,11 @@ def _in_order(problems: list[Problem]) -> list[Problem]:
 
 
 def _placed(findings: Iterable[Finding], document: Document) -> list[Problem]:
-    return [
-        Problem(found.what, found.right, ".".join(map(str, found.path)), document.where(found.path, found.offset))
-        for found in findings
-    ]
+    def where(found: Finding) -> str:
+        of_mapping = found.path in document.keys and isinstance(document.at(found.path), dict)
+        return document.where(found.path, found.offset, key=of_mapping)
+
+    return [Problem(found.what, found.right, ".".join(map(str, found.path)), where(found)) for found in findings]
 
 
 def _resolved(

@@ -6,7 +6,7 @@ over models. Planning builds no model and no task, so it is instant; printing is
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
@@ -134,30 +134,15 @@ def _content(loaded: LoadedStudy, model: Model, arm: str, seed: int) -> dict[str
     }
 
 
-def expected_seconds(plan: Plan, seconds_by_arm: Mapping[str, float], at_once: int) -> float | None:
-    """Expected wall time of the whole plan with `at_once` cells running together; None while an arm is unknown.
+def expected_seconds(cells: Sequence[Cell], seconds_by_arm: Mapping[str, float], at_once: int) -> float | None:
+    """Expected wall time of these cells with `at_once` of them running together; None while an arm is unknown.
 
     `seconds_by_arm`: mean duration of earlier runs of each arm.
     """
-    durations = [seconds_by_arm.get(cell.arm) for cell in plan.cells]
+    if not cells:
+        return 0.0
+    durations = [seconds_by_arm.get(cell.arm) for cell in cells]
     known = [seconds for seconds in durations if seconds is not None]
-    if len(known) < len(durations) or not known:
+    if len(known) < len(durations):
         return None
-    return max(*known, sum(known) / at_once)
-
-
-def describe_plan(plan: Plan, seconds_by_arm: Mapping[str, float] | None = None) -> list[dict[str, Any]]:
-    """One row for each cell: block, model, seed, position, arm, cell, expected_seconds (None: unknown)."""
-    known = seconds_by_arm or {}
-    return [
-        {
-            "block": cell.block,
-            "model": cell.model,
-            "seed": cell.seed,
-            "position": cell.position,
-            "arm": cell.arm,
-            "cell": cell.id,
-            "expected_seconds": known.get(cell.arm),
-        }
-        for cell in plan.cells
-    ]
+    return max(*known, sum(known) / at_once) if len(known) > 1 else known[0]

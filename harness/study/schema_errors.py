@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -49,8 +50,15 @@ def shown(value: object) -> str:
 
 
 def problems_of(error: ValidationError, document: Document, model: type[BaseModel]) -> list[Problem]:
-    """One problem for each of pydantic's errors."""
-    return [_problem(detail, document, model) for detail in error.errors(include_url=False)]
+    """One problem for each of pydantic's errors, but one only for a required key that is there misspelt."""
+    details = error.errors(include_url=False)
+    unknown = [detail["loc"] for detail in details if detail["type"] == "extra_forbidden"]
+
+    def is_misspelt(detail: ErrorDetails) -> bool:
+        beside = [str(loc[-1]) for loc in unknown if loc[:-1] == detail["loc"][:-1]]
+        return detail["type"] == "missing" and bool(difflib.get_close_matches(str(detail["loc"][-1]), beside))
+
+    return [_problem(detail, document, model) for detail in details if not is_misspelt(detail)]
 
 
 def path_of(detail: ErrorDetails, value: Any) -> KeyPath:

@@ -7,6 +7,7 @@ scalars is ours. What the keys mean is left to the schema.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -89,8 +90,7 @@ def read(text: str, name: str) -> Document:
     text = text.removeprefix("\ufeff").replace("\r\n", "\n")
     document = Document(name, text.split("\n"))
     try:
-        events = list(yaml.parse(text, Loader=yaml.SafeLoader))
-        _Builder(document, events).build()
+        _Builder(document, yaml.parse(text, Loader=yaml.SafeLoader)).build()
     except yaml.reader.ReaderError as error:
         before = text[: error.position]
         line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
@@ -122,9 +122,9 @@ def read_file(path: Path, what: str) -> tuple[bytes, Document]:
 class _Builder:
     """From parser events to plain values, positions and problems."""
 
-    def __init__(self, document: Document, events: list[yaml.Event]):
+    def __init__(self, document: Document, events: Iterator[yaml.Event]):
         self._document = document
-        self._events = iter(events)
+        self._events = events
 
     def build(self) -> None:
         next(self._events)  # stream start

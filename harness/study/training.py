@@ -11,6 +11,7 @@ from harness.compute.kinds import Currency
 from harness.study.numbers import as_written
 
 Positive = Annotated[int, Field(gt=0)]
+Natural = Annotated[int, Field(ge=0)]
 DecayRate = Annotated[float, Field(ge=0, lt=1)]
 PERCENTAGE = r"^[0-9]+(\.[0-9]+)?%$"
 Percentage = Annotated[str, BeforeValidator(as_written), Field(pattern=PERCENTAGE)]

@@ -1,0 +1,177 @@
+"""Studies that are well formed and still cannot be: every one is told before anything is launched."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from harness.errors import InputError
+from harness.study.checks import check_task
+from harness.study.load import load_study
+from harness.study.model_folder import weights_hash
+
+Write = Callable[..., Path]
+Problems = Callable[..., list[str]]
+
+BUDGET = "{generated_tokens: 240k, updates: 50}"
+
+
+def warnings(path: Path) -> list[str]:
+    return [str(warning) for warning in load_study(path).warnings]
+
+
+@pytest.mark.parametrize(
+    ("replacements", "told"),
+    [
+        ([("{first: 101, count: 3}", "[1, 2, 1]")], "18:8: seeds: seed 1 is given twice"),
+        ([("count: 3", "count: 1")], "18:8: seeds: 1 seed cannot decide a claim; at least 2 seeds"),
+        ([("[tiny-chain]", "[tiny-chain, tiny-chain]")], "5:9: models: two models are called 'tiny-chain'"),
+        (
+            [("{learning_rate: 5e-4}", "{learning_rate: 0.001}")],
+            "14:3: arms.slow: arms 'grpo' and 'slow' are the same",
+        ),
+        (
+            [("training: {learning_rate: 5e-4}", "training: {}")],
+            "14:3: arms.slow: arms 'grpo' and 'slow' are the same",
+        ),
+        (
+            [("learning_rate: 1e-3", "decay: linear")],
+            "10:10: training.decay: decay linear over no budget; add `decay_over:`",
+        ),
+        (
+            [("learning_rate: 1e-3", "decay_over: updates")],
+            "10:15: training.decay_over: a budget to decay over, but no decay",
+        ),
+        (
+            [("learning_rate: 1e-3", "decay: cosine\n  decay_over: flops"), (BUDGET, "{updates: 50}")],
+            "11:15: training.decay_over: decay over flops, in which no budget is given; one of the budgets: updates",
+        ),
+        (
+            [("{learning_rate: 5e-4}", "{decay: linear, decay_over: updates}")],
+            "16:23: arms.slow.training.decay: a decaying learning rate with 2 budgets (generated_tokens, updates)",
+        ),
+        ([(BUDGET, "{generated_tokens: 10, updates: 50}")], "19:9: budget: "),
+        (
+            [("baseline: grpo", "evaluate: {at: [1%, 100%]}\nbaseline: grpo")],
+            "17:16: evaluate.at: 1% of 50 updates is 0",
+        ),
+        (
+            [("baseline: grpo", "charged: [continuation]\nbaseline: grpo")],
+            "17:10: charged: nothing that is charged ever uses up the budget in generated_tokens",
+        ),
+        (
+            [("claim: acc", "model: other\n    claim: acc")],
+            "22:12: claims.0.model: no model is called 'other'; known here: tiny-chain",
+        ),
+        (
+            [
+                (
+                    "at 50 updates\n",
+                    "at 50 updates\n  - {id: H1, claim: accuracy(slow) > accuracy(grpo) at 50 updates}\n",
+                )
+            ],
+            "21:3: claims: two claims have the id 'H1'",
+        ),
+    ],
+)
+def test_what_cannot_be_decided_or_ended_is_refused(
+    problems: Problems, replacements: list[tuple[str, str]], told: str
+) -> None:
+    assert problems(*replacements)[0].startswith(told)
+
+
+def test_a_decay_over_the_only_budget_is_fine(write: Write) -> None:
+    loaded = load_study(
+        write(("learning_rate: 1e-3", "decay: linear\n  decay_over: updates"), (BUDGET, "{updates: 50}"))
+    )
+    assert loaded.study.training.decay_over == "updates"
+
+
+def test_a_budget_below_one_update_names_each_such_arm_and_its_shortfall(problems: Problems) -> None:
+    # 8 prompts x 8 rollouts are 64 samples; mc adds 4 continuations of each of the 8 prompts, shared by its group
+    found = problems((BUDGET, "{generated_tokens: 50, updates: 50}"))
+    assert [line.split("; ")[0] for line in found] == [
+        "19:9: budget: 50 generated_tokens are 14 short of one update of arm 'grpo'",
+        "19:9: budget: 50 generated_tokens are 46 short of one update of arm 'mc'",
+        "19:9: budget: 50 generated_tokens are 14 short of one update of arm 'slow'",
+    ]
+
+
+def test_a_claim_must_say_which_of_several_models_it_is_about(problems: Problems) -> None:
+    (told,) = problems(("[tiny-chain]", "[tiny-chain, {name: other, preset: tiny-chain}]"))
+    assert told.startswith("21:5: claims.0: the study has several models; add `model:`, one of tiny-chain, other")
+
+
+def test_the_only_model_is_the_one_a_claim_is_about(write: Write) -> None:
+    assert load_study(write()).claims[0].model == "tiny-chain"
+
+
+@pytest.mark.parametrize(
+    ("replacements", "told"),
+    [
+        (
+            [("baseline: grpo", "evaluate: {updates: [60]}\nbaseline: grpo")],
+            "evaluate.updates: a milestone at 60, above",
+        ),
+        ([(BUDGET, "{updates: 50, cpu_hours: 0.5}")], "budget: a budget in cpu_hours is measured by a clock"),
+    ],
+)
+def test_what_is_doubtful_is_a_warning(write: Write, replacements: list[tuple[str, str]], told: str) -> None:
+    (warning,) = warnings(write(*replacements))
+    assert told in warning
+
+
+def test_a_study_without_claims_may_have_one_seed(write: Write) -> None:
+    text = write(("count: 3", "count: 1")).read_text()
+    told = warnings(write(text=text[: text.index("claims:")]))
+    assert [line.split(": ")[1] for line in told] == ["claims", "seeds"]
+
+
+def test_a_model_folder_that_is_not_there_is_one_line(problems: Problems, tmp_path: Path) -> None:
+    (told,) = problems(("[tiny-chain]", "[{name: mine, folder: ../models/mine}]"))
+    assert told.startswith("5:31: models.0.folder: there is no folder ")
+
+
+def test_a_model_folder_without_a_tokenizer_is_one_line(problems: Problems, tmp_path: Path) -> None:
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / "config.json").write_text("{}")
+    (folder / "model.safetensors").write_bytes(b"")
+    (told,) = problems(("[tiny-chain]", "[{name: mine, folder: ../mine}]"))
+    assert "has no tokenizer (tokenizer.json or" in told
+    assert "safetensors" not in told
+
+
+def test_weights_decide_what_a_model_folder_is_and_its_place_does_not(write: Write, tmp_path: Path) -> None:
+    hashes = []
+    for name, weights in (("one", b"a"), ("two", b"a"), ("three", b"b")):
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "config.json").write_text("{}")
+        (folder / "tokenizer.json").write_text("{}")
+        (folder / "model.safetensors").write_bytes(weights)
+        (folder / "README.md").write_text(name)
+        hashes.append(weights_hash(folder))
+    assert hashes[0] == hashes[1] != hashes[2]
+    path = write(("[tiny-chain]", "[{name: mine, folder: ../one}]"))
+    before = load_study(path).hash
+    (tmp_path / "one" / "model.safetensors").write_bytes(b"b")
+    assert load_study(path).hash != before
+
+
+def test_pools_larger_than_the_problem_space_are_told_at_the_pool(write: Write) -> None:
+    # one operation modulo 10: 10 x 3 x 10 expressions, of which 350 cannot be drawn
+    loaded = load_study(
+        write(("name: chain\n", "name: chain\n  steps: {min: 1, max: 1}\n"), ("train: 1_000", "train: 250"))
+    )
+    with pytest.raises(InputError) as caught:
+        check_task(loaded)
+    (problem,) = caught.value.problems
+    assert problem.where == f"{loaded.path}:9:17"
+    assert problem.field == "task.pool.train"
+
+
+def test_pools_that_fit_pass(write: Write) -> None:
+    check_task(load_study(write(("train: 1_000", "train: 100"))))

@@ -1,0 +1,50 @@
+"""The JSON Schema for editors, and the studies and budgets that are shipped."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from harness.study.json_schema import SCHEMA_PATH, generate_json_schema, schema_text
+from harness.study.load import load_study
+from harness.study.plan import make_plan
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_schema_file_is_fresh() -> None:
+    assert SCHEMA_PATH.read_text(encoding="utf-8") == schema_text(), "run python -m harness.study.json_schema"
+
+
+def test_every_field_of_a_study_is_described() -> None:
+    schema = generate_json_schema()
+    assert set(schema["required"]) < set(schema["properties"])
+    for name, part in schema["properties"].items():
+        assert part.get("description"), name
+
+
+def test_arms_are_completed_by_the_intervention_they_name() -> None:
+    schema = generate_json_schema()
+    arms = schema["properties"]["arms"]["additionalProperties"]
+    form = schema["$defs"][arms["discriminator"]["mapping"]["mc-difference"].rsplit("/", 1)[1]]
+    assert form["properties"]["intervention"]["const"] == "mc-difference"
+    assert "continuations" in form["properties"]
+    assert form["additionalProperties"] is False
+
+
+def test_numbers_may_be_spelled_in_editors_as_our_reader_takes_them() -> None:
+    tokens = generate_json_schema()["$defs"]["PoolSizes"]["properties"]["train"]
+    (spelled,) = [form["pattern"] for form in tokens["anyOf"] if form["type"] == "string"]
+    assert all(re.fullmatch(spelled, text) for text in ("1_000_000", "1e6", "1.5M", "20k"))
+    assert not re.fullmatch(spelled, "many")
+
+
+def test_the_example_study_is_in_order() -> None:
+    loaded = load_study(ROOT / "preregistrations" / "dense-rewards-laptop.yaml")
+    plan = make_plan(loaded)
+    assert loaded.warnings == []
+    assert len(loaded.study.arms) >= 3
+    assert len(loaded.study.seeds) >= 5
+    assert not set(loaded.study.seeds) & {0, 1, 2, 3, 4}, "the pilot's seeds"
+    assert {"generated_tokens", "updates"} <= set(loaded.budgets)
+    assert len(plan.cells) == len(loaded.study.arms) * len(loaded.study.seeds)

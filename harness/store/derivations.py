@@ -61,7 +61,7 @@ WITH work AS (
         json_transform(payload->'rows', '{_COUNTS}') AS counts,
         CASE kind
             WHEN 'ledger' THEN json_transform(measured->'rows', '{_SECONDS}')
-            WHEN 'evaluation' THEN if(measured->'wall_seconds' IS NULL, NULL, MAP(['evaluation'], [struct_pack(
+            WHEN 'evaluation' THEN if((measured->'wall_seconds') IS NULL, NULL, MAP(['evaluation'], [struct_pack(
                 wall_seconds := (measured->>'wall_seconds')::DOUBLE,
                 cpu_seconds := (measured->>'cpu_seconds')::DOUBLE)]))
         END AS seconds

@@ -10,18 +10,10 @@ import signal
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Final
 
 from harness.launch.json_files import read_json, write_json
 from harness.layout import CellFolder
 from harness.train.processes import Process
-
-EXIT_COMPLETED: Final = 0
-EXIT_FAILED: Final = 1
-EXIT_BAD_INPUT: Final = 2
-EXIT_LEASE_HELD: Final = 3
-EXIT_INTERRUPTED: Final = 75
-"""What a worker's exit code means; 75 is EX_TEMPFAIL: it can be resumed."""
 
 
 @dataclass(frozen=True)

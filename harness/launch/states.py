@@ -13,9 +13,10 @@ from typing import Final, Literal
 
 from harness.errors import InputError
 from harness.events.schema import EventLogError
-from harness.launch.jobs import EXIT_INTERRUPTED, EXIT_LEASE_HELD, Job, jobs
+from harness.launch.jobs import Job, jobs
 from harness.launch.tails import last_event
 from harness.layout import CellFolder, RunsFolder
+from harness.train.exit_codes import EXIT_INTERRUPTED, EXIT_LEASE_HELD
 from harness.train.lease import STALE_AFTER_SECONDS, Holder, lease_state
 
 Status = Literal["done", "running", "interrupted", "failed", "waiting"]

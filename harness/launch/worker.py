@@ -15,7 +15,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Final
 
-from harness.launch.jobs import EXIT_INTERRUPTED, Job, Order
+from harness.launch.jobs import Job, Order
+from harness.train.exit_codes import EXIT_INTERRUPTED
 from harness.train.processes import Process
 
 TERMINAL_SIGNALS: Final = {signal.SIGINT, signal.SIGHUP, signal.SIGQUIT}

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from harness.models.policy import ModelShape
 from harness.rollout.protocol import Request, Sample
 from harness.seeds import hashed_seed
+from harness.tasks.scripted import SOLVED_MARK
 
 FILLER, SOLVED, FAILED = 1, 2, 3
 """Token ids: any step of a completion, and the two ends."""
@@ -44,7 +45,7 @@ class ScriptedPolicy:
         return tuple(100 + byte for byte in prompt.encode())
 
     def pieces(self, token_ids: Sequence[int]) -> list[str]:
-        return [{FILLER: ".", SOLVED: "solved", FAILED: "failed"}[token] for token in token_ids]
+        return [{FILLER: ".", SOLVED: SOLVED_MARK, FAILED: "failed"}[token] for token in token_ids]
 
     def engine(self) -> ScriptedEngine:
         return ScriptedEngine(self)
@@ -69,3 +70,4 @@ class ScriptedEngine:
             seen.add(request.prompt_ids)
             samples.append(Sample(tokens, (0.0,) * (length - 1) + (logprob,), "stop", cached))
         return samples
+

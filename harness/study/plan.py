@@ -145,4 +145,4 @@ def expected_seconds(cells: Sequence[Cell], seconds_by_arm: Mapping[str, float],
     known = [seconds for seconds in durations if seconds is not None]
     if len(known) < len(durations):
         return None
-    return max(*known, sum(known) / at_once) if len(known) > 1 else known[0]
+    return max(*known, sum(known) / at_once)

@@ -8,14 +8,15 @@ from pathlib import Path
 from types import FrameType
 
 from harness.layout import RunsFolder
-from harness.train.attempt import BAD_INPUT, run_cell
+from harness.train.attempt import run_cell
+from harness.train.exit_codes import EXIT_BAD_INPUT
 
 
 def main() -> int:
     """Exit status: 0 completed, 1 failed, 2 bad input, 3 somebody else works on the cell, 75 interrupted."""
     if len(sys.argv) != 2:
         print("usage: python -m harness.train CELL.json   (runs folder: $ISOBUDGET_RUNS)", file=sys.stderr)
-        return BAD_INPUT
+        return EXIT_BAD_INPUT
     asked_to_stop = False
 
     def ask(number: int, frame: FrameType | None) -> None:

@@ -22,6 +22,7 @@ from harness.compute.kinds import KINDS
 from harness.compute.meter import Counts, Meter
 from harness.compute.work import Work
 from harness.errors import InputError
+from harness.events.reader import read_events
 from harness.events.writer import EventLogError, EventWriter
 from harness.interventions.registry import build_intervention
 from harness.layout import CellFolder, RunsFolder
@@ -33,17 +34,17 @@ from harness.study.lock import code_hash
 from harness.study.training import TrainingSpec
 from harness.tasks.registry import build_task
 from harness.train import checkpoint as checkpoints
+from harness.train.exit_codes import (
+    EXIT_BAD_INPUT,
+    EXIT_COMPLETED,
+    EXIT_FAILED,
+    EXIT_INTERRUPTED,
+    EXIT_LEASE_HELD,
+)
 from harness.train.learner import build_learner
 from harness.train.lease import HEARTBEAT_SECONDS, Lease, LeaseHeld, LeaseLost
 from harness.train.record import RunRecord
 from harness.train.run import Parts, Run
-
-COMPLETED: Final = 0
-FAILED: Final = 1
-BAD_INPUT: Final = 2
-HELD: Final = 3
-INTERRUPTED: Final = 75
-"""What a worker exits with; the launcher's states follow the log, these are for people and shells."""
 
 PACKAGES: Final = ("torch", "transformers", "tokenizers", "safetensors", "numpy", "pyarrow", "reasoning-gym")
 """Recorded with each attempt: what can change a number."""
@@ -57,15 +58,23 @@ def run_cell(cell_json: Path, runs: RunsFolder, stop: Callable[[], bool] = lambd
         lease = Lease.acquire(folder)
     except LeaseHeld as held:
         print(f"isobudget: {held}", file=sys.stderr)
-        return HELD
+        return EXIT_LEASE_HELD
     except InputError as error:
         print(f"isobudget: {error}", file=sys.stderr)
-        return BAD_INPUT
+        return EXIT_BAD_INPUT
     try:
+        if _completed(folder):  # a late launch of a cell that somebody else finished
+            return EXIT_COMPLETED
+        if _code_changed():
+            print(
+                "isobudget: the code changed since the sweep started; this cell is left to the next one",
+                file=sys.stderr,
+            )
+            return EXIT_INTERRUPTED
         return _attempt(cell, folder, runs, lease, stop)
     except (EventLogError, OSError) as error:
         print(f"isobudget: the attempt's record cannot be written: {error}", file=sys.stderr)
-        return FAILED
+        return EXIT_FAILED
     finally:
         lease.release()
 
@@ -82,19 +91,18 @@ def _attempt(cell: Cell, folder: CellFolder, runs: RunsFolder, lease: Lease, sto
         record = RunRecord(events, sidecar, meter, clock, cell.content["charged"])
         run: Run | None = None
         try:
-            _refuse_changed_code()
             with _heartbeat(events, lease, meter) as lost:
                 run = _build(cell, folder, runs, number, checkpoint, record, meter, clock)
                 status = run.train(lambda: stop() or lost())
             reason = "asked to stop" if status == "interrupted" else "every budget is exhausted"
-            code = COMPLETED if status == "completed" else INTERRUPTED
+            code = EXIT_COMPLETED if status == "completed" else EXIT_INTERRUPTED
         except InputError as error:
-            status, reason, code = "failed", str(error), BAD_INPUT
+            status, reason, code = "failed", str(error), EXIT_BAD_INPUT
         except EventLogError:
             raise
         except Exception as error:  # noqa: BLE001 - a run's end must be told, whatever ended it
             traceback.print_exc()
-            status, reason, code = "failed", f"{type(error).__name__}: {error}", FAILED
+            status, reason, code = "failed", f"{type(error).__name__}: {error}", EXIT_FAILED
         if status == "failed":
             print(f"isobudget: {reason}", file=sys.stderr)
         charge = run.charge() if run else record.charge(0)
@@ -160,13 +168,19 @@ def _started(
     }
 
 
-def _refuse_changed_code() -> None:
+def _completed(folder: CellFolder) -> bool:
+    """Whether the newest attempt's last word is that the run is complete."""
+    numbers = folder.attempt_numbers()
+    if not numbers:
+        return False
+    events = read_events(folder.events(numbers[-1])).events
+    return bool(events) and events[-1].kind == "finished" and events[-1].payload["status"] == "completed"
+
+
+def _code_changed() -> bool:
     """A cell runs the code that its sweep started with, or not at all."""
     expected = os.environ.get("ISOBUDGET_CODE_HASH")
-    if expected and expected != code_hash():
-        raise InputError(
-            "the code of the harness changed since the sweep started", "start the sweep again on the new code"
-        )
+    return bool(expected) and expected != code_hash()
 
 
 @contextmanager

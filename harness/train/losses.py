@@ -61,18 +61,17 @@ def micro_batches(rows: Sequence[Row], micro_batch_tokens: int) -> list[list[Row
     """
     ordered = sorted((row for row in rows if any(row.weights)), key=lambda row: (len(row.prompt_ids), row.length))
     batches: list[list[Row]] = []
+    widest_prompt = widest_completion = 0
     for row in ordered:
-        if batches and _padded(batches[-1] + [row]) <= micro_batch_tokens:
+        widest_prompt = max(widest_prompt, len(row.prompt_ids))
+        widest_completion = max(widest_completion, len(row.token_ids))
+        padded = (len(batches[-1]) + 1) * (widest_prompt + widest_completion) if batches else 0
+        if batches and padded <= micro_batch_tokens:
             batches[-1].append(row)
         else:
             batches.append([row])
+            widest_prompt, widest_completion = len(row.prompt_ids), len(row.token_ids)
     return batches
-
-
-def _padded(rows: Sequence[Row]) -> int:
-    prompt = max(len(row.prompt_ids) for row in rows)
-    completion = max(len(row.token_ids) for row in rows)
-    return len(rows) * (prompt + completion)
 
 
 def batch_loss(module: nn.Module, rows: Sequence[Row], temperature: float) -> Tensor:

@@ -166,9 +166,8 @@ class Run:
         """Writes a checkpoint as the crash rule says (train/checkpoint.py)."""
         parts = self._parts
         with parts.clock.phase("checkpoint"):
-            parts.record.events.sync()
+            seq = parts.record.events.sync()
             name = checkpoints.name_of(self._attempt, self.updates)
-            seq = parts.record.events.last_seq
             state = {
                 "update": self.updates,
                 "diverged": self.diverged,

@@ -14,7 +14,7 @@ import pytest
 from harness.study.cell import Cell, Milestone
 from harness.study.load import load_study
 from harness.study.milestones import declared_milestones
-from harness.study.plan import Plan, describe_plan, expected_seconds, make_plan
+from harness.study.plan import Plan, expected_seconds, make_plan
 from harness.study.training import EvaluateSpec
 
 Write = Callable[..., Path]
@@ -137,13 +137,14 @@ def test_the_record_is_plain_json_with_all_that_the_schema_lists(write: Write) -
 
 
 def test_expected_time_is_unknown_until_every_arm_has_run(write: Write) -> None:
-    plan = planned(write())
-    assert expected_seconds(plan, {"grpo": 10.0, "mc": 40.0}, at_once=2) is None
+    cells = planned(write()).cells
+    assert expected_seconds(cells, {"grpo": 10.0, "mc": 40.0}, at_once=2) is None
     # three seeds of 10 + 40 + 10 seconds on two workers
-    assert expected_seconds(plan, {"grpo": 10.0, "mc": 40.0, "slow": 10.0}, at_once=2) == 90.0
+    assert expected_seconds(cells, {"grpo": 10.0, "mc": 40.0, "slow": 10.0}, at_once=2) == 90.0
     # never shorter than the longest cell
-    assert expected_seconds(plan, {"grpo": 10.0, "mc": 40.0, "slow": 10.0}, at_once=100) == 40.0
-    assert {row["expected_seconds"] for row in describe_plan(plan, {"grpo": 10.0})} == {10.0, None}
+    assert expected_seconds(cells, {"grpo": 10.0, "mc": 40.0, "slow": 10.0}, at_once=100) == 40.0
+    assert expected_seconds(cells[:1], {cells[0].arm: 10.0}, at_once=2) == 10.0
+    assert expected_seconds([], {}, at_once=2) == 0.0
 
 
 def test_planning_and_locking_import_nothing_heavy(write: Write) -> None:

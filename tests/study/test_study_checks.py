@@ -26,7 +26,7 @@ def warnings(path: Path) -> list[str]:
     ("replacements", "told"),
     [
         ([("{first: 101, count: 3}", "[1, 2, 1]")], "18:8: seeds: seed 1 is given twice"),
-        ([("count: 3", "count: 1")], "18:8: seeds: 1 seed cannot decide a claim; at least 2 seeds"),
+        ([("count: 3", "count: 1")], "18:1: seeds: 1 seed cannot decide a claim; at least 2 seeds"),
         ([("[tiny-chain]", "[tiny-chain, tiny-chain]")], "5:9: models: two models are called 'tiny-chain'"),
         (
             [("{learning_rate: 5e-4}", "{learning_rate: 0.001}")],
@@ -52,7 +52,7 @@ def warnings(path: Path) -> list[str]:
             [("{learning_rate: 5e-4}", "{decay: linear, decay_over: updates}")],
             "16:23: arms.slow.training.decay: a decaying learning rate with 2 budgets (generated_tokens, updates)",
         ),
-        ([(BUDGET, "{generated_tokens: 10, updates: 50}")], "19:9: budget: "),
+        ([(BUDGET, "{generated_tokens: 10, updates: 50}")], "19:1: budget: "),
         (
             [("baseline: grpo", "evaluate: {at: [1%, 100%]}\nbaseline: grpo")],
             "17:16: evaluate.at: 1% of 50 updates is 0",
@@ -93,9 +93,9 @@ def test_a_budget_below_one_update_names_each_such_arm_and_its_shortfall(problem
     # 8 prompts x 8 rollouts are 64 samples; mc adds 4 continuations of each of the 8 prompts, shared by its group
     found = problems((BUDGET, "{generated_tokens: 50, updates: 50}"))
     assert [line.split("; ")[0] for line in found] == [
-        "19:9: budget: 50 generated_tokens are 14 short of one update of arm 'grpo'",
-        "19:9: budget: 50 generated_tokens are 46 short of one update of arm 'mc'",
-        "19:9: budget: 50 generated_tokens are 14 short of one update of arm 'slow'",
+        "19:1: budget: 50 generated_tokens are 14 short of one update of arm 'grpo'",
+        "19:1: budget: 50 generated_tokens are 46 short of one update of arm 'mc'",
+        "19:1: budget: 50 generated_tokens are 14 short of one update of arm 'slow'",
     ]
 
 

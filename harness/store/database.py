@@ -27,6 +27,7 @@ LAYOUT: Final = hashlib.sha256(f"{SCHEMA}\n{EVENTS}".encode()).hexdigest()[:16]
 """Changes with the tables of events and with the events' schema: then the store is rebuilt, not migrated."""
 
 _DAMAGE: Final = (duckdb.IOException, duckdb.SerializationException, duckdb.FatalException, duckdb.InternalException)
+_NO_ROOM: Final = ("Could not write", "No space left", "File too large", "Permission denied")
 
 
 class DamagedStore(Exception):
@@ -78,12 +79,12 @@ def _told(runs: RunsFolder) -> Iterator[None]:
     try:
         yield
     except duckdb.Error as error:
-        said = str(error).strip().splitlines()[0]
-        if "lock" in said.lower() and isinstance(error, duckdb.IOException):
+        said = " ".join(str(error).split())
+        if "Could not set lock" in said:
             raise InputError(
                 f"the store is open in another program ({said})", "close it there", str(runs.database)
             ) from None
-        if isinstance(error, duckdb.IOException) and any(word in said for word in ("write", "space", "Permission")):
+        if any(words in said for words in _NO_ROOM):
             raise InputError(
                 f"the store cannot be written ({said})", "room on the disk", str(runs.database)
             ) from None

@@ -111,7 +111,7 @@ def grade(task: Task, problem: Problem, completion: str, sample: Sample) -> tupl
 class ArmParameters(BaseModel):
     """Parameters of an arm's intervention; each family that has some declares a subclass."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True)
 
 
 class Intervention(ABC):

@@ -73,8 +73,9 @@ def at_budget(source: Source, currency: str, amount: float) -> pd.DataFrame:
             "counted": ~status.isin(["not run", "unfinished"]).groupby(frame["block"]).transform("any"),
             "updates": frame["updates"].astype(float),
             "charge": charge,
-            "overshoot": frame["charge_after"].astype(float) - amount,
-            "undershoot": amount - charge,
+            # Of a diverged run neither is a matter of an update's size.
+            "overshoot": (frame["charge_after"].astype(float) - amount).mask(diverged),
+            "undershoot": (amount - charge).mask(diverged),
             "outcomes": frame["outcomes"],
         }
     )

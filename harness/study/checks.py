@@ -81,20 +81,20 @@ def budget_findings(study: Study, budgets: Mapping[str, float], milestones: Sequ
         if currency != "updates" and not ends:
             what = f"nothing that is charged ever uses up the budget in {currency}"
             yield Finding(("charged",), what, "charge at least `rollout`")
-    for name, arm in study.arms.items():
+    for name, arm in study.arms.items() if "rollout" in study.charged else ():
         least = least_update_tokens(study, arm)
         budget = budgets.get("generated_tokens", least)
         if budget < least:
             short = amount_text(least - budget)
             what = f"{amount_text(budget)} generated_tokens are {short} short of one update of arm {name!r}"
-            yield Finding(("budget",), what, f"one update takes at least {amount_text(least)}")
+            yield Finding(("budget",), what, f"an update of the shortest right answers takes {amount_text(least)}")
 
 
 def least_update_tokens(study: Study, arm: Arm) -> int:
-    """The least that one update of an arm can be charged, in generated tokens."""
-    if "rollout" not in study.charged:
-        return 0
-    return INTERVENTIONS[arm.intervention].least_update_tokens(arm.parameters, arm.training(study.training))
+    """Generated tokens of one update of an arm whose every sample is the task's shortest right answer."""
+    training = arm.training(study.training)
+    samples = INTERVENTIONS[arm.intervention].least_update_tokens(arm.parameters, training)
+    return samples * study.task.least_answer_tokens()
 
 
 def arm_findings(study: Study) -> Iterator[Finding]:
@@ -184,11 +184,10 @@ def check_task(loaded: LoadedStudy) -> None:
     try:
         build_task(loaded.resolved["task"])
     except InputError as error:
+        fields = [tuple((problem.field or "task").split(".")) for problem in error.problems]
+        places = map(loaded.document.where, fields)
         raise InputError(
-            [
-                replace(problem, where=loaded.document.where(tuple(problem.field.split(".")) or ("task",)))
-                for problem in error.problems
-            ]
+            [replace(problem, where=place) for problem, place in zip(error.problems, places, strict=True)]
         ) from None
 
 

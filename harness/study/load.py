@@ -189,7 +189,7 @@ def _resolved(
         "authors": study.authors,
         "existing_data": existing if isinstance(existing, str) else existing.model_dump(mode="json"),
         "models": models,
-        "task": study.task,
+        "task": study.task.model_dump(mode="json", exclude={"revision"}),  # the code's, not the promise's
         "training": study.training.model_dump(mode="json"),
         "arms": {
             name: {

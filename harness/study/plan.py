@@ -123,7 +123,7 @@ def _content(loaded: LoadedStudy, model: Model, arm: str, seed: int) -> dict[str
     return {
         "result_version": RESULT_VERSION,
         "model": policy,
-        "task": resolved["task"],
+        "task": study.task.model_dump(mode="json"),
         **arm_content(study, study.arms[arm]),
         "seed": seed,
         "budgets": resolved["budgets"],

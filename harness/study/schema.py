@@ -33,6 +33,7 @@ from harness.models.presets import PRESETS
 from harness.study.numbers import as_written
 from harness.study.suggest import did_you_mean
 from harness.study.training import EvaluateSpec, Positive, Spec, TrainingSpec, WordOr
+from harness.tasks.pools import TaskSpec
 from harness.tasks.registry import TASKS
 
 NAME_PATTERN: Final = f"^{SAFE_NAME}$"
@@ -216,7 +217,7 @@ def _arm_schema(_: Any, handler: GetCoreSchemaHandler) -> core.CoreSchema:
 
 
 def _task_schema(_: Any, handler: GetCoreSchemaHandler) -> core.CoreSchema:
-    return core.no_info_after_validator_function(lambda task: task.model_dump(mode="json"), handler(TASK_FORMS))
+    return handler(TASK_FORMS)
 
 
 def _seeds_schema(_: Any, handler: GetCoreSchemaHandler) -> core.CoreSchema:
@@ -245,7 +246,7 @@ class Study(Spec):
         Field(min_length=1),
     ]
     """Policies to start from: names of presets, or {name, folder}. Each is compared by itself."""
-    task: Annotated[dict[str, Any], GetPydanticSchema(_task_schema)]
+    task: Annotated[TaskSpec, GetPydanticSchema(_task_schema)]
     """The task by name, the sizes of its three disjoint pools, and its own parameters."""
     training: TrainingSpec = TrainingSpec()
     """How policies are updated, in every arm that does not say otherwise."""

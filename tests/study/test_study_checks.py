@@ -90,12 +90,13 @@ def test_a_decay_over_the_only_budget_is_fine(write: Write) -> None:
 
 
 def test_a_budget_below_one_update_names_each_such_arm_and_its_shortfall(problems: Problems) -> None:
-    # 8 prompts x 8 rollouts are 64 samples; mc adds 4 continuations of each of the 8 prompts, shared by its group
-    found = problems((BUDGET, "{generated_tokens: 50, updates: 50}"))
+    # 8 prompts x 8 rollouts are 64 samples; mc adds 4 continuations of each of the 8 prompts, shared by its group.
+    # The shortest right answer has 3 steps of 2 tokens, `=`, the result and the end: 9 tokens.
+    found = problems((BUDGET, "{generated_tokens: 500, updates: 50}"))
     assert [line.split("; ")[0] for line in found] == [
-        "19:1: budget: 50 generated_tokens are 14 short of one update of arm 'grpo'",
-        "19:1: budget: 50 generated_tokens are 46 short of one update of arm 'mc'",
-        "19:1: budget: 50 generated_tokens are 14 short of one update of arm 'slow'",
+        "19:1: budget: 500 generated_tokens are 76 short of one update of arm 'grpo'",
+        "19:1: budget: 500 generated_tokens are 364 short of one update of arm 'mc'",
+        "19:1: budget: 500 generated_tokens are 76 short of one update of arm 'slow'",
     ]
 
 

@@ -18,7 +18,7 @@ def _integer(value: Any) -> bool:
 
 
 def _number(value: Any) -> bool:
-    return type(value) in (int, float)
+    return type(value) in (int, float) and abs(value) < 1e308
 
 
 def _text(value: Any) -> bool:

@@ -1,6 +1,6 @@
 """One line of a log: from values to bytes, and back through its checksum.
 
-Promises that what `decode` accepts is what `encode` was given, non-finite numbers apart (schema.py). Torn
+Promises that what `decode` accepts is what `encode` was given, non-finite numbers apart (`plain`). Torn
 tails, gaps and files are the reader's.
 """
 
@@ -35,11 +35,13 @@ def encode(fields: Mapping[str, Any]) -> bytes:
 def decode(line: bytes) -> dict[str, Any]:
     """The fields of one line (without its line end). A ValueError says what is wrong with it."""
     try:
-        fields = json.loads(line, parse_constant=_refuse_constant)
-    except ValueError as error:  # includes bytes that are not UTF-8
+        fields = _DECODER.decode(line.decode())
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"not JSON ({error})") from None
     if not isinstance(fields, dict) or not isinstance(fields.get("sum"), str):
         raise ValueError("no event: a JSON object with a `sum` is wanted")
+    if b"\\ud" in line.lower():
+        _refuse_half_characters(fields)
     written = fields.pop("sum")
     tail = f'{_SUM_KEY}{written}"}}'.encode()
     as_written_by_us = line.endswith(tail) and checksum(line[: -len(tail)] + b"}") == written
@@ -48,8 +50,9 @@ def decode(line: bytes) -> dict[str, Any]:
     return fields
 
 
-def finite(values: Mapping[str, Any]) -> dict[str, Any]:
-    """`values` with each NaN or infinity, however deep, as null, and then `diverged: true` at the top."""
+def plain(values: Mapping[str, Any]) -> dict[str, Any]:
+    """`values` as a log can hold them: each NaN or infinity, however deep, is null, and then there is
+    `diverged: true` at the top; half a surrogate pair (an undecodable file name in a message) is `?`."""
     found = False
 
     def clean(value: Any) -> Any:
@@ -57,15 +60,32 @@ def finite(values: Mapping[str, Any]) -> dict[str, Any]:
         if isinstance(value, float) and not math.isfinite(value):
             found = True
             return None
+        if isinstance(value, str):
+            return value.encode(errors="replace").decode()
         if isinstance(value, Mapping):
-            return {key: clean(item) for key, item in value.items()}
+            return {clean(key): clean(item) for key, item in value.items()}
         if isinstance(value, list | tuple):
             return [clean(item) for item in value]
         return value
 
-    cleaned = {key: clean(value) for key, value in values.items()}
+    cleaned: dict[str, Any] = clean(values)
     return {**cleaned, "diverged": True} if found else cleaned
+
+
+def _refuse_half_characters(fields: dict[str, Any]) -> None:
+    try:
+        json.dumps(fields, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise ValueError("not text (half a surrogate pair)") from None
+
+
+def _finite_float(text: str) -> float:
+    number = float(text)
+    return number if math.isfinite(number) else _refuse_constant(text)
 
 
 def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"JSON has no {name}")
+
+
+_DECODER: Final = json.JSONDecoder(parse_float=_finite_float, parse_constant=_refuse_constant)

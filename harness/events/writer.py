@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from harness.events.line import encode, finite
+from harness.events.line import encode, plain
 from harness.events.reader import parse_events
 from harness.events.schema import ATTEMPT_KINDS, SCHEMA, STUDY_KINDS, EventLogError
 
@@ -60,8 +60,8 @@ class EventWriter:
         fields = {
             "schema": SCHEMA,
             "kind": kind,
-            "payload": finite(payload),
-            "measured": finite(measured or {}),
+            "payload": plain(payload),
+            "measured": plain(measured or {}),
         }
         with self._mutex, self._alone():
             self._catch_up()

@@ -70,6 +70,9 @@ def test_a_torn_last_line_waits_until_it_is_whole(tmp_path: Path) -> None:
         (line(1, schema=99), "schema version 99 is newer than 1"),
         (line(1, schema=0), "schema version 0 is none"),
         (line(1, payload={"x": float("nan")}), "JSON has no NaN"),
+        (line(1, payload={"x": 0.5}).replace(b"0.5", b"1e999"), "JSON has no 1e999"),
+        (line(1, payload={"x": "\udc80"}), "not text"),
+        (b'{"a":' * 100_000 + b"\n", "not JSON"),
     ],
 )
 def test_what_is_not_the_next_event_is_refused_naming_path_and_line(tmp_path: Path, bad: bytes, told: str) -> None:

@@ -63,6 +63,12 @@ def test_non_finite_numbers_are_null_and_flagged_at_the_top(tmp_path: Path) -> N
     assert second.measured == {"seconds": None, "diverged": True}
 
 
+def test_text_that_no_encoding_holds_is_replaced_and_other_text_is_kept(tmp_path: Path) -> None:
+    with EventWriter(tmp_path / "log") as log:
+        log.append("warning", {"message": "file \udc80.bin", "code": "\U0001f600 ä \x00"})
+    assert read_events(tmp_path / "log").events[0].payload == {"message": "file ?.bin", "code": "\U0001f600 ä \x00"}
+
+
 def test_threads_share_a_writer(tmp_path: Path) -> None:
     with EventWriter(tmp_path / "log") as log:
 

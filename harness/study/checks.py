@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from harness.compute.kinds import HOUR_CURRENCIES
 from harness.errors import InputError
 from harness.interventions.registry import INTERVENTIONS
+from harness.models.presets import PRESETS
 from harness.study.canonical import canonical_hash
 from harness.study.cell import Milestone
 from harness.study.milestones import amount_text, fraction_of
@@ -142,9 +143,13 @@ def _decay_findings(training: TrainingSpec, budgets: Mapping[str, float], path: 
 
 
 def model_findings(study: Study, folder: Path) -> Iterator[Finding]:
-    """Model folders that are not there, or not whole. `folder`: where the study file is."""
+    """Presets of another task; model folders that are not there, or not whole. `folder`: where the study file is."""
     for index, model in enumerate(study.models):
         if model.folder is None:
+            made_for = PRESETS[str(model.preset)].task
+            if made_for != study.task_name:
+                what = f"preset {model.preset!r} is made for task {made_for!r}, not for {study.task_name!r}"
+                yield Finding(("models", index), what, "that task, or a model folder")
             continue
         at = ("models", index, "folder")
         path = folder / model.folder

@@ -273,6 +273,10 @@ class Study(Spec):
     threads: Annotated[int, Field(gt=0, le=1024)] = 1
     """CPU threads of each run; part of what determines its result."""
 
+    @property
+    def task_name(self) -> str:
+        return str(self.task.model_dump()["name"])
+
     def charged_in_order(self) -> list[str]:
         """Charged kinds in the order of the table of kinds."""
         return [kind for kind in KINDS if kind in self.charged]

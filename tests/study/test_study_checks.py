@@ -26,6 +26,10 @@ def warnings(path: Path) -> list[str]:
     ("replacements", "told"),
     [
         ([("{first: 101, count: 3}", "[1, 2, 1]")], "18:8: seeds: seed 1 is given twice"),
+        (
+            [("[tiny-chain]", "[scripted]")],
+            "5:10: models.0: preset 'scripted' is made for task 'scripted', not for 'chain'",
+        ),
         ([("count: 3", "count: 1")], "18:1: seeds: 1 seed cannot decide a claim; at least 2 seeds"),
         ([("[tiny-chain]", "[tiny-chain, tiny-chain]")], "5:9: models: two models are called 'tiny-chain'"),
         (

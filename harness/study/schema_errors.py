@@ -46,7 +46,9 @@ def shown(value: object) -> str:
         return "a mapping" if isinstance(value, dict) else "a list"
     if isinstance(value, WrittenInt | WrittenFloat):
         return value.text
-    return {None: "nothing", True: "true", False: "false"}.get(value, repr(value))  # type: ignore[call-overload, no-any-return]
+    if isinstance(value, bool):
+        return str(value).lower()
+    return "nothing" if value is None else repr(value)
 
 
 def problems_of(error: ValidationError, document: Document, model: type[BaseModel]) -> list[Problem]:

@@ -14,7 +14,7 @@ BENCHMARKS = {"sampler": against_generate, "prefill": shared_prefill}
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--only", choices=sorted(BENCHMARKS), help="run this one alone")
-    parser.add_argument("--repeats", type=int, default=7, help="rounds that the medians are taken over")
+    parser.add_argument("--repeats", type=int, default=5, help="rounds that the medians are taken over")
     options = parser.parse_args()
     torch.set_num_threads(1)
     chosen = [options.only] if options.only else list(BENCHMARKS)

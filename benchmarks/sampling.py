@@ -22,7 +22,7 @@ from harness.seeds import hashed_seed
 
 PAD_ID, END_ID, VOCABULARY, WIDTH = 0, 1, 26, 64
 MAX_NEW_TOKENS = 251
-END_PROBABILITY = 1 / 74
+END_PROBABILITY = 1 / 95
 """At states of average spread; those of less spread end sooner, and the mean length comes out near 57."""
 GROUP_SIZE = 8
 

@@ -14,6 +14,7 @@ from torch import nn
 
 from harness.compute.flops import ModelShape
 from harness.errors import InputError
+from harness.rollout.cache import head_size
 from harness.rollout.kv_loop import KVLoopEngine
 
 INCOMPLETE = "\ufffd"
@@ -94,5 +95,4 @@ def model_shape(module: Any) -> ModelShape:
                 raise InputError("the model stacks weights (experts or convolutions)", "use a dense decoder")
             parameters += weight.numel() if weight.ndim == 2 else 0
     config = module.config.get_text_config()
-    head_size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-    return ModelShape(parameters, config.num_hidden_layers, config.num_attention_heads * head_size)
+    return ModelShape(parameters, config.num_hidden_layers, config.num_attention_heads * head_size(config))

@@ -19,11 +19,13 @@ GROWTH_COLUMNS = 64
 class GrowingLayer(DynamicLayer):  # type: ignore[misc]
     """Keys and values of one layer, each (rows, heads, columns, head size), in buffers with spare columns.
 
-    `keys` and `values` are views of the columns in use, as transformers expects them.
+    `keys` and `values` are views of the columns in use, as transformers expects them. `most_columns`: what the
+    layer will ever hold; no more is reserved.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, most_columns: int) -> None:
         super().__init__()
+        self._most_columns = most_columns
         self._buffers: tuple[Tensor, Tensor] | None = None
 
     def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
@@ -31,8 +33,8 @@ class GrowingLayer(DynamicLayer):  # type: ignore[misc]
         start = self.get_seq_length()
         end = start + key_states.shape[-2]
         if self._buffers is None or end > self._buffers[0].shape[-2]:
-            spare = 0 if start == 0 else max(GROWTH_COLUMNS, start // 2)
-            self._reserve(key_states, value_states, start, end + spare)
+            columns = max(end, min(end + max(GROWTH_COLUMNS, end // 2), self._most_columns))
+            self._reserve(key_states, value_states, start, columns)
         assert self._buffers is not None
         keys, values = self._buffers
         keys[:, :, start:end] = key_states
@@ -53,21 +55,34 @@ class GrowingLayer(DynamicLayer):  # type: ignore[misc]
 
     def take(self, rows: Tensor, first_column: int) -> None:
         """Keeps `rows` (repeated or dropped, in this order) and the columns from `first_column` on."""
-        kept = [held[:, :, first_column:].index_select(0, rows) for held in (self.keys, self.values)]
-        self.keys, self.values = kept
-        self._buffers = (kept[0], kept[1])
+        assert self._buffers is not None
+        used = self.get_seq_length() - first_column
+        keys, values = (buffer[:, :, first_column:].index_select(0, rows) for buffer in self._buffers)
+        self._buffers = (keys, values)
+        self.keys, self.values = keys[:, :, :used], values[:, :, :used]
 
 
 class GrowingCache(Cache):  # type: ignore[misc]
     """One `GrowingLayer` per layer of the model."""
 
-    def __init__(self, layers: int):
-        super().__init__(layers=[GrowingLayer() for _ in range(layers)])
+    def __init__(self, layers: int, most_columns: int):
+        super().__init__(layers=[GrowingLayer(most_columns) for _ in range(layers)])
 
     def take(self, rows: Tensor, first_column: int = 0) -> None:
         """`GrowingLayer.take` on every layer: shares prefixes out to rows, or compacts the batch."""
         for layer in self.layers:
             layer.take(rows, first_column)
+
+
+def head_size(config: Any) -> int:
+    """Width of one attention head; most configurations leave it to be derived."""
+    return int(getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads)
+
+
+def position_bytes(config: Any, dtype: torch.dtype) -> int:
+    """Bytes of the keys and values of one position of one row, all layers together."""
+    heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
+    return int(2 * config.num_hidden_layers * heads * head_size(config) * dtype.itemsize)
 
 
 def left_padding_mask(padding: Tensor, columns: int, dtype: torch.dtype) -> Tensor:

@@ -18,18 +18,19 @@ class Uniforms:
     """u[t] of each row: number t of the Philox stream keyed by the row's 64-bit seed."""
 
     BLOCK = 256
-    """Numbers drawn ahead per row."""
+    """Numbers drawn ahead per row, at most."""
 
-    def __init__(self, seeds: Sequence[int]):
+    def __init__(self, seeds: Sequence[int], steps: int):
+        self._ahead = min(steps, self.BLOCK)
         self._streams = [np.random.Generator(np.random.Philox(key=seed)) for seed in seeds]
         self._block: NDArray[np.float64] = np.empty((0, len(seeds)))
         self._start = 0
 
     def at(self, step: int) -> NDArray[np.float64]:
-        """The uniforms of all rows at one step, shape (rows,), in [0, 1). Steps must be asked for in order."""
+        """The uniforms of all rows at one step, shape (rows,), in [0, 1). Steps are asked for in order."""
         if step >= self._start + len(self._block):
             self._start = step
-            self._block = np.stack([stream.random(self.BLOCK) for stream in self._streams], axis=1)
+            self._block = np.stack([stream.random(self._ahead) for stream in self._streams], axis=1)
         uniforms: NDArray[np.float64] = self._block[step - self._start]
         return uniforms
 

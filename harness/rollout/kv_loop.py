@@ -14,12 +14,14 @@ import torch
 from torch import Tensor, nn
 
 from harness.errors import InputError
-from harness.rollout.cache import GrowingCache, left_padding_mask
+from harness.rollout.cache import GrowingCache, left_padding_mask, position_bytes
 from harness.rollout.draw import Uniforms, draw
 from harness.rollout.protocol import FinishReason, Request, Sample
 
-BATCH_TOKENS = 262_144
-"""Cached positions of one batch: rows x (longest prompt + longest completion), at most."""
+LEAST_CACHE_BYTES = 2**28
+"""Memory that a batch's cache may take, or the weights' own size where that is more."""
+PREFILL_POSITIONS = 32_768
+"""Prompts of a batch x the longest one's length, at most: bounds activations and the mask of ragged prompts."""
 COMPACT_SHARE = 1 / 8
 """Finished rows are dropped once they are this share of the batch: dropping copies the cache, keeping computes."""
 
@@ -27,20 +29,25 @@ COMPACT_SHARE = 1 / 8
 class KVLoopEngine:
     """Samples from the weights that `module` holds at each call.
 
-    `stop_ids`: every id that ends a completion. `batch_tokens`: memory bound, as in BATCH_TOKENS; requests beyond it
-    are sampled in several batches, the same ones for the same requests.
+    `stop_ids`: every id that ends a completion. `cache_bytes`: memory bound of a batch, rows x (longest prompt +
+    longest completion) positions; requests beyond it are sampled in several batches, the same ones for the same
+    requests. None: LEAST_CACHE_BYTES or more.
     """
 
-    def __init__(self, module: nn.Module, stop_ids: Collection[int], batch_tokens: int = BATCH_TOKENS):
+    def __init__(self, module: nn.Module, stop_ids: Collection[int], cache_bytes: int | None = None):
         self._module = module
-        self._batch_tokens = batch_tokens
         config = module.config.get_text_config()  # type: ignore[union-attr, operator]
         self._layers = int(config.num_hidden_layers)
         self._window = _attention_window(config)
         parameters = inspect.signature(module.forward).parameters
         self._cache_argument = "cache" if "cache" in parameters else "past_key_values"  # renamed in 5.24
+        weights = list(module.parameters())
+        self._dtype = weights[0].dtype
+        if cache_bytes is None:
+            cache_bytes = max(LEAST_CACHE_BYTES, sum(weight.nbytes for weight in weights))
+        self._batch_positions = cache_bytes // position_bytes(config, self._dtype)
         self._is_stop = torch.zeros(config.vocab_size, dtype=torch.bool)
-        self._is_stop[sorted(stop_ids)] = True
+        self._is_stop[[token for token in stop_ids if token < config.vocab_size]] = True
 
     def generate(self, requests: Sequence[Request]) -> list[Sample]:
         """One sample per request, in the order of the requests.
@@ -50,7 +57,7 @@ class KVLoopEngine:
         self._check(requests)
         samples: list[Sample | None] = [None] * len(requests)
         with torch.inference_mode(), _evaluation_mode(self._module):
-            for batch in _batches(requests, self._batch_tokens):
+            for batch in _batches(requests, self._batch_positions):
                 for position, sample in zip(batch, self._sample([requests[i] for i in batch]), strict=True):
                     samples[position] = sample
         return [sample for sample in samples if sample is not None]
@@ -71,13 +78,13 @@ class KVLoopEngine:
         device = next(self._module.parameters()).device
         prompts = list(dict.fromkeys(request.prompt_ids for request in requests))
         place = {prompt: row for row, prompt in enumerate(prompts)}
-        cache = GrowingCache(self._layers)
-        logits, padding = self._prefill(prompts, cache, device)
-
         sampling = requests[0].sampling
         limits = torch.tensor([request.sampling.max_new_tokens for request in requests], device=device)
         longest, shortest = int(limits.max()), int(limits.min())
-        uniforms = Uniforms([request.seed for request in requests])
+        cache = GrowingCache(self._layers, most_columns=max(map(len, prompts)) + longest)
+        logits, padding = self._prefill(prompts, cache, device)
+
+        uniforms = Uniforms([request.seed for request in requests], longest)
         is_stop = self._is_stop.to(device)
         tokens_TR = torch.zeros(longest, len(requests), dtype=torch.long, device=device)
         logprobs_TR = torch.zeros(longest, len(requests), dtype=torch.float64, device=device)
@@ -130,7 +137,7 @@ class KVLoopEngine:
         """None where nothing is padded: then the model's own causal rule is enough."""
         if not bool(padding.any()):
             return None
-        return left_padding_mask(padding, columns, next(self._module.parameters()).dtype)
+        return left_padding_mask(padding, columns, self._dtype)
 
     def _forward(self, ids: Tensor, positions: Tensor, mask: Tensor | None, cache: GrowingCache) -> Tensor:
         """Logits after the last column of `ids`, (rows, vocabulary)."""
@@ -169,7 +176,7 @@ def _evaluation_mode(module: nn.Module) -> Iterator[None]:
             part.training = training
 
 
-def _batches(requests: Sequence[Request], batch_tokens: int) -> Iterator[list[int]]:
+def _batches(requests: Sequence[Request], most_positions: int) -> Iterator[list[int]]:
     """Positions of the requests, in batches of equal temperature and top-p, equal prompts side by side."""
 
     def order(position: int) -> tuple[float, float, int, tuple[int, ...]]:
@@ -177,14 +184,18 @@ def _batches(requests: Sequence[Request], batch_tokens: int) -> Iterator[list[in
         return (request.sampling.temperature, request.sampling.top_p, len(request.prompt_ids), request.prompt_ids)
 
     batch: list[int] = []
-    longest_completion = 0
+    prompts = longest = 0
     for position in sorted(range(len(requests)), key=order):
-        longest_completion = max(longest_completion, requests[position].sampling.max_new_tokens)
-        width = len(requests[position].prompt_ids) + longest_completion
-        same = not batch or order(batch[0])[:2] == order(position)[:2]
-        if batch and (not same or (len(batch) + 1) * width > batch_tokens):
-            yield batch
-            batch, longest_completion = [], requests[position].sampling.max_new_tokens
+        width, limit = len(requests[position].prompt_ids), requests[position].sampling.max_new_tokens
+        if batch:
+            before, now = order(batch[-1]), order(position)
+            prompts, longest = prompts + (before != now), max(longest, limit)
+            rows_full = (len(batch) + 1) * (width + longest) > most_positions
+            if before[:2] != now[:2] or rows_full or prompts * width > PREFILL_POSITIONS:
+                yield batch
+                batch = []
+        if not batch:
+            prompts, longest = 1, limit
         batch.append(position)
     if batch:
         yield batch

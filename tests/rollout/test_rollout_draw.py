@@ -84,13 +84,13 @@ def test_greedy_takes_the_lowest_id_of_the_highest_logit_with_certainty() -> Non
 
 def test_a_row_has_the_same_uniforms_in_any_batch_also_beyond_a_block() -> None:
     steps = Uniforms.BLOCK + 10
-    alone, among = Uniforms([77]), Uniforms([3, 77, 2**64 - 1])
+    alone, among = Uniforms([77], steps), Uniforms([3, 77, 2**64 - 1], steps + 999)
     for step in range(steps):
         assert among.at(step)[1] == alone.at(step)[0]
 
 
 def test_a_row_s_uniforms_are_the_philox_stream_of_its_seed_in_order() -> None:
     seed, steps = 2**63 + 5, 2 * Uniforms.BLOCK + 3
-    uniforms = Uniforms([seed])
+    uniforms = Uniforms([seed], steps)
     expected = np.random.Generator(np.random.Philox(key=seed)).random(steps)
     assert [float(uniforms.at(step)[0]) for step in range(steps)] == expected.tolist()

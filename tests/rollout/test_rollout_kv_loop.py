@@ -23,6 +23,8 @@ from harness.rollout.protocol import Request, Sample, Sampling
 from harness.seeds import hashed_seed
 
 VOCABULARY, STOP_IDS = 26, frozenset({1, 7})
+POSITION_BYTES = 2 * 2 * 4 * 8 * 4
+"""Keys and values, layers, heads, head size, bytes of a float32."""
 SIZES = {
     "vocab_size": VOCABULARY,
     "hidden_size": 32,
@@ -87,7 +89,7 @@ def test_a_request_gives_the_same_tokens_alone_in_a_batch_and_in_small_batches(s
     requests = ragged_requests(sampling)
     together = KVLoopEngine(module, STOP_IDS).generate(requests)
     backwards = KVLoopEngine(module, STOP_IDS).generate(requests[::-1])[::-1]
-    small = KVLoopEngine(module, STOP_IDS, batch_tokens=100).generate(requests)
+    small = KVLoopEngine(module, STOP_IDS, cache_bytes=100 * POSITION_BYTES).generate(requests)
     alone = [KVLoopEngine(module, STOP_IDS).generate([request])[0] for request in requests]
     for others in (backwards, small, alone):
         assert [sample.token_ids for sample in others] == [sample.token_ids for sample in together]
@@ -165,11 +167,22 @@ def test_prefill_counts_say_what_was_fed_to_the_model() -> None:
     module.register_forward_pre_hook(count, with_kwargs=True)
     request = Request("rollout", tuple(range(2, 12)), Sampling(10), 5, 0)
     requests = [replace(request, seed=seed) for seed in range(9)]
-    for batch_tokens in (1_000, 80):
+    for batches, positions in ((1, 180), (3, 60)):  # nine rows of 20 positions each
         fed = 0
-        samples = KVLoopEngine(module, STOP_IDS, batch_tokens=batch_tokens).generate(requests)
+        samples = KVLoopEngine(module, STOP_IDS, cache_bytes=positions * POSITION_BYTES).generate(requests)
         assert sum(10 - sample.cached_prefill_tokens for sample in samples) == fed
-        assert fed == (10 if batch_tokens == 1_000 else 30)
+        assert fed == 10 * batches
+
+
+def test_many_long_prompts_are_prefilled_in_bounded_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    module, requests = tiny("qwen2"), ragged_requests(Sampling(10))
+    expected = [sample.token_ids for sample in KVLoopEngine(module, STOP_IDS).generate(requests)]
+    shapes = []
+    module.register_forward_pre_hook(lambda _, __, kwargs: shapes.append(kwargs["input_ids"].shape), with_kwargs=True)
+    monkeypatch.setattr("harness.rollout.kv_loop.PREFILL_POSITIONS", 50)
+    samples = KVLoopEngine(module, STOP_IDS).generate(requests)
+    assert [sample.token_ids for sample in samples] == expected
+    assert max(rows * columns for rows, columns in shapes if columns > 1) <= 50
 
 
 def test_finished_rows_leave_the_batch() -> None:

@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from pathlib import Path
 
 from harness.models.policy import ModelShape
+from harness.models.presets import BuiltPolicy
 from harness.rollout.protocol import Request, Sample
 from harness.seeds import hashed_seed
+from harness.tasks.base import Task
 from harness.tasks.scripted import SOLVED_MARK
 
 FILLER, SOLVED, FAILED = 1, 2, 3
@@ -71,3 +74,7 @@ class ScriptedEngine:
             samples.append(Sample(tokens, (0.0,) * (length - 1) + (logprob,), "stop", cached))
         return samples
 
+
+def build(task: Task, cache: Path) -> BuiltPolicy:
+    """The preset `scripted`. It has no warm start, so nothing is cached."""
+    return BuiltPolicy(ScriptedPolicy())

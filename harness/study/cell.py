@@ -45,11 +45,13 @@ class Cell:
     content: dict[str, Any]
     """What determines the result, with every default written out:
 
-    result_version; model {name, and either preset or folder + weights_hash}; task {name, pool, ...};
+    result_version; model {preset} or {weights_hash}; task {name, pool, ...};
     intervention {name, parameters}; training (a TrainingSpec, the arm's overrides applied); seed; budgets
     {currency: amount}; milestones [{currency, amount, fraction}]; evaluate (an EvaluateSpec without `at` and
     grids); charged [kinds]; threads.
     """
+    model_folder: str | None = None
+    """Where weights with that hash lie; not part of the id."""
 
     @property
     def id(self) -> str:

@@ -107,8 +107,9 @@ def _block(loaded: LoadedStudy, index: int, model: Model, seed: int) -> Block:
     def drawn(arm: str) -> int:
         return hashed_seed("arm-order", study, model.name, seed, arm)
 
+    folder = str((loaded.path.absolute().parent / model.folder).resolve()) if model.folder is not None else None
     cells = (
-        Cell(study, model.name, arm, seed, index, position, _content(loaded, model, arm, seed))
+        Cell(study, model.name, arm, seed, index, position, _content(loaded, model, arm, seed), folder)
         for position, arm in enumerate(sorted(loaded.study.arms, key=drawn))
     )
     return Block(index, model.name, seed, tuple(cells))
@@ -118,8 +119,8 @@ def _content(loaded: LoadedStudy, model: Model, arm: str, seed: int) -> dict[str
     """What determines the result of one cell (study/cell.py)."""
     study, resolved = loaded.study, loaded.resolved
     policy = dict(resolved["models"][study.models.index(model)])
-    if model.folder is not None:
-        policy["folder"] = str((loaded.path.absolute().parent / model.folder).resolve())
+    for label in ("name", "folder"):
+        policy.pop(label, None)
     return {
         "result_version": RESULT_VERSION,
         "model": policy,

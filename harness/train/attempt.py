@@ -125,7 +125,7 @@ def _build(
         raise InputError("a budget in gpu_hours needs a GPU, and none is visible", "a budget in cpu_hours, or a GPU")
     _fix_threads(content["threads"])
     task = build_task(content["task"])
-    built = build_policy(content["model"], task, runs.cache("warm-start"))
+    built = build_policy(content["model"], task, runs.cache("warm-start"), cell.model_folder)
     policy = built.policy
     training = TrainingSpec.model_validate_json(json.dumps(content["training"]))
     engine = MeteredEngine(policy.engine(), meter, clock, policy.shape, record.sampled)

@@ -88,7 +88,7 @@ def test_a_cell_holds_every_value_that_determines_its_result(write: Write) -> No
         "result_version", "model", "task", "intervention", "training", "seed", "budgets", "milestones", "evaluate",
         "charged", "threads",
     }  # fmt: skip
-    assert cell.content["model"] == {"name": "tiny-chain", "preset": "tiny-chain"}
+    assert cell.content["model"] == {"preset": "tiny-chain"}
     assert cell.content["intervention"] == {"name": "grpo", "parameters": {}}
     assert cell.content["training"]["learning_rate"] == 0.0005
     assert cell.content["training"]["adam_betas"] == [0.9, 0.95]

@@ -27,10 +27,12 @@ def scripted_content(
     **arm: Any,
 ) -> dict[str, Any]:
     """The content of a scripted cell. `arm`: parameters of the scripted intervention."""
-    values = TrainingSpec(prompts_per_update=2, group_size=2, max_new_tokens=10, checkpoint_every_updates=3)
+    values = TrainingSpec(
+        prompts_per_update=2, group_size=2, max_new_tokens=10, checkpoint_every_updates=3, advantage_scale="none"
+    )
     return {
         "result_version": RESULT_VERSION,
-        "model": {"name": "scripted", "preset": "scripted"},
+        "model": {"preset": "scripted"},
         "task": {
             "name": "scripted",
             "revision": 1,
@@ -55,7 +57,7 @@ def scripted_content(
 
 def write_cell(runs: RunsFolder, content: dict[str, Any], arm: str = "a") -> CellFolder:
     """Puts a cell into a runs folder, as the launcher would."""
-    cell = Cell("study", content["model"]["name"], arm, content["seed"], 0, 0, content)
+    cell = Cell("study", "model", arm, content["seed"], 0, 0, content)
     folder = CellFolder(runs.cell(cell.id))
     folder.path.mkdir(parents=True, exist_ok=True)
     cell.write(folder.spec)

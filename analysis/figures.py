@@ -7,6 +7,7 @@ byte (no date, no random ids). Colours are Okabe and Ito's, told apart by all re
 from __future__ import annotations
 
 import os
+import textwrap
 from pathlib import Path
 from typing import Any, Final
 
@@ -90,9 +91,10 @@ def _draw(snapshot: Snapshot, values: pd.DataFrame) -> Figure:
     heading = Heading.of(snapshot)
     told = f"{heading.mode}: {heading.mode_reason}" if heading.mode_reason else heading.mode
     told = f"{heading.study} · {told} · thin: seeds, thick: mean and 95 % t interval"
+    lines = textwrap.wrap(told, width=int(26 * size[0]))
     if any(currency in HOUR_CURRENCIES for currency in currencies):
-        told += "\n" + HOURS_NOTE
-    figure.supxlabel(told, fontsize=7, color="0.35")
+        lines += textwrap.wrap(HOURS_NOTE, width=int(26 * size[0]))
+    figure.supxlabel("\n".join(lines), fontsize=7, color="0.35")
     return figure
 
 

@@ -20,7 +20,7 @@ from analysis.statistics.multiplicity import benjamini_hochberg
 from analysis.statistics.paired import Floats, complete_pairs
 from analysis.tables import HOURS_NOTE, Table
 
-GridKind = Literal["certain", "possible", "none", "not evaluable"]
+Kind = Literal["certain", "possible", "none", "not evaluable"]
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class GridRow:
     """Intersection-union, in the direction of the estimates; NaN where they have the same sign."""
     p_adjusted: float
     """Benjamini-Hochberg over the grid, both directions of every point."""
-    kind: GridKind
+    kind: Kind
     declared: bool
     """The point that the main table uses."""
 
@@ -102,7 +102,7 @@ def _p_value(first: Floats, second: Floats) -> float:
     return float("nan")
 
 
-def _kind(first: Floats, second: Floats, significant: bool) -> GridKind:
+def _kind(first: Floats, second: Floats, significant: bool) -> Kind:
     if not first.size or not second.size:
         return "not evaluable"
     if significant:

@@ -10,19 +10,17 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
 from itertools import permutations
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
-from analysis.flip_grid import GridRow, flip_grid, grid_tables
+from analysis.flip_grid import GridRow, Kind, flip_grid, grid_tables
 from analysis.points import Point, compute_points, equal_updates
 from analysis.readings import ALL_MODELS, Readings
 from analysis.snapshot import AnalysisError, Snapshot
 from analysis.statistics.flips import adjusted_flip_p_values, flip_share, rank_agreement
 from analysis.statistics.paired import Floats, complete_pairs, paired_test, t_p_value
 from analysis.tables import HOURS_NOTE, Heading, Table, interval, p_value
-
-Kind = Literal["certain", "possible", "none", "not evaluable"]
 
 
 @dataclass(frozen=True)

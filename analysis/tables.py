@@ -194,11 +194,6 @@ def percent(accuracy: float) -> str:
     return "–" if math.isnan(accuracy) else f"{100 * accuracy:.1f}"
 
 
-def points(value: float) -> str:
-    """A difference in points with its sign; a dash where there is none."""
-    return "–" if math.isnan(value) else f"{value:+.1f}"
-
-
 def interval(mean: float, low: float, high: float) -> str:
     """A difference with its interval, in points; without one, the value and the word that says so."""
     if math.isnan(mean):

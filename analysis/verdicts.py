@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from analysis.at_budget import HOUR_CURRENCIES
 from analysis.points import Point
 from analysis.readings import ALL_MODELS, Readings
 from analysis.snapshot import AnalysisError, Snapshot
@@ -34,6 +35,11 @@ class Verdict:
     kind: str
     """directional | equivalence | rank-flip."""
     model: str
+    currency: str
+    amount: float
+    then_currency: str | None
+    """A rank flip's second point."""
+    then_amount: float
     verdict: Decision
     reason: str
     """Why it is not evaluable; empty otherwise."""
@@ -93,7 +99,7 @@ class Verdicts:
         notes += [f"{row.claim}: {row.text}" + (f" ({row.statement})" if row.statement else "") for row in self.rows]
         notes += [f"{row.claim}, not evaluable: {row.reason}" for row in self.rows if row.reason]
         notes += [f"{row.claim}: {', '.join(row.flags)}" for row in self.rows if row.flags]
-        if any("hours" in row.text for row in self.rows):
+        if any(currency in HOUR_CURRENCIES for row in self.rows for currency in (row.currency, row.then_currency)):
             notes.append(HOURS_NOTE)
         columns = ("claim", "model", "verdict", "difference", "then", "p", "seeds", "in favour")
         return [Table("Verdicts", columns, tuple(_cells(row) for row in self.rows), tuple(notes))]
@@ -180,6 +186,10 @@ def _tested(readings: Readings, form: dict[str, Any]) -> Verdict:
         text=form["text"],
         kind=kind,
         model=model or ALL_MODELS,
+        currency=points[0].currency,
+        amount=points[0].amount,
+        then_currency=points[1].currency if len(points) > 1 else None,
+        then_amount=points[1].amount if len(points) > 1 else undecided,
         verdict="not evaluable" if reason else "inconclusive",
         reason=reason,
         n=min(test.n for test in shown),
@@ -208,7 +218,7 @@ def _obstacle(readings: Readings, model: str | None, pair: tuple[str, str], poin
         return f"no model {model} in the plan"
     for point in points:
         if unreached := readings.count(model, pair, point, "not reached"):
-            return f"{unreached} runs did not reach {point}"
+            return f"runs that did not reach {point}: {unreached}"
         devices = readings.devices(model, pair)
         if point.in_hours and len(devices) > 1:
             return f"hours of different devices do not compare: {', '.join(devices)}"
@@ -218,7 +228,7 @@ def _obstacle(readings: Readings, model: str | None, pair: tuple[str, str], poin
 def _too_little(complete: list[Floats]) -> str:
     fewest = min(len(differences) for differences in complete)
     if fewest < 2:
-        return f"{fewest} complete pairs of seeds, at least 2 are needed"
+        return f"complete pairs of seeds: {fewest}, at least 2 are needed"
     if any(np.isnan(paired_test(differences).low) for differences in complete):
         return "degenerate: the differences have no spread over seeds"
     return ""
@@ -228,11 +238,11 @@ def _flags(readings: Readings, model: str | None, pair: tuple[str, str], points:
     label = readings.snapshot.label
     flags = [] if label.mode == "confirmatory" else [label.mode]
     if runs := max(readings.count(model, pair, point, "diverged") for point in points):
-        flags.append(f"{runs} runs diverged, scored at the floor")
+        flags.append(f"diverged runs, scored at the floor: {runs}")
     if runs := max(readings.count(model, pair, point, "failed") for point in points):
-        flags.append(f"{runs} runs failed")
+        flags.append(f"failed runs: {runs}")
     if waiting := max(readings.left_out(model, point) for point in points):
-        flags.append(f"interim: {waiting} blocks are not finished")
+        flags.append(f"interim, unfinished blocks: {waiting}")
     return tuple(flags)
 
 

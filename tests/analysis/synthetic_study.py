@@ -125,8 +125,8 @@ class SyntheticStudy:
                         self.add("planned_cells", "s", self.cell(model, arm, seed), model, arm, seed, block, position)
                     block += 1
             for table, rows in self.rows.items():
-                marks = ", ".join("?" * len(rows[0]))
-                connection.executemany(f"INSERT INTO {table} VALUES ({marks})", rows)
+                marks = ", ".join([f"({', '.join('?' * len(rows[0]))})"] * len(rows))
+                connection.execute(f"INSERT INTO {table} VALUES {marks}", [value for row in rows for value in row])
         return path
 
 

@@ -94,7 +94,7 @@ def test_clear_rankings_agree_fully_or_not_at_all(generator: np.random.Generator
 
 
 def test_agreement_of_noise_is_at_its_noise_floor(generator: np.random.Generator) -> None:
-    noise = np.random.default_rng(0).normal(0, 1, (40, 2, 5, 8))
+    noise = np.random.default_rng(0).normal(0, 1, (30, 2, 5, 6))
     taus = np.array([rank_agreement(first, second, generator) for first, second in noise])
     assert np.abs(taus.mean(axis=0)).max() < 0.2  # both are zero on average, within four standard errors
 

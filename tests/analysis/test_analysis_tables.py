@@ -1,0 +1,78 @@
+"""Text of numbers and tables: nothing missing is shown as a number, nothing a user named breaks a format."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable
+
+import pytest
+from synthetic_study import SyntheticStudy
+
+from analysis.leaderboard import leaderboard
+from analysis.snapshot import AnalysisError, Snapshot
+from analysis.tables import count, interval, p_value, percent, plain, render
+
+NAN = float("nan")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (percent(0.5333), "53.3"),
+        (percent(NAN), "–"),
+        (interval(1.0, -0.5, 2.5), "+1.0 [-0.5, +2.5]"),
+        (interval(1.0, NAN, NAN), "+1.0 (degenerate)"),
+        (interval(NAN, NAN, NAN), "–"),
+        (p_value(0.0004), "<.001"),
+        (p_value(0.109), ".109"),
+        (p_value(1.0), "1.000"),
+        (p_value(NAN), "–"),
+        (count(1_234_567), "1.23M"),
+        (count(999), "999"),
+        (count(0.25), "0.25"),
+        (count(3e18), "3e+18"),
+        (count(NAN), "–"),
+    ],
+)
+def test_numbers_as_text(text: str, expected: str) -> None:
+    assert text == expected
+
+
+def test_json_has_null_where_a_number_is_not_finite() -> None:
+    assert json.dumps(plain({"a": (1.0, NAN), "b": float("inf")})) == '{"a": [1.0, null], "b": null}'
+
+
+@pytest.fixture
+def awkward(opened: Callable[[SyntheticStudy], Snapshot]) -> Snapshot:
+    """Arm names that are markup somewhere."""
+    study = SyntheticStudy(arms=("on", "[bold]a|b*", 'quote",comma'))
+    return opened(study.fill(lambda m, arm, seed, c, a: 0.01 * (seed % 7) + 0.1 * len(arm) % 0.9))
+
+
+def test_arm_names_survive_every_format(awkward: Snapshot) -> None:
+    board = leaderboard(awkward)
+    assert all(arm in render(board, "terminal", width=200) for arm in awkward.arm_names)
+    assert "[bold]a\\|b\\*" in render(board, "markdown")
+    assert {row["arm"] for row in csv.DictReader(io.StringIO(render(board, "csv")))} == set(awkward.arm_names)
+    assert {row["arm"] for row in json.loads(render(board, "json"))["rows"]} == set(awkward.arm_names)
+
+
+def test_markdown_rows_all_have_the_columns_of_their_header(awkward: Snapshot) -> None:
+    widths: list[int] = []
+    for line in render(leaderboard(awkward), "markdown").splitlines():
+        if line.startswith("|"):
+            widths.append(line.replace("\\|", "").count("|"))
+        elif widths:
+            assert len(set(widths)) == 1
+            widths = []
+
+
+def test_an_unknown_format_is_refused_with_the_known_ones(awkward: Snapshot) -> None:
+    with pytest.raises(AnalysisError, match="terminal, markdown, csv, json"):
+        render(leaderboard(awkward), "html")
+
+
+def test_terminal_text_keeps_to_its_width(awkward: Snapshot) -> None:
+    assert max(map(len, render(leaderboard(awkward), "terminal", width=90).splitlines())) <= 90

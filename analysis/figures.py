@@ -42,14 +42,20 @@ _SETTINGS: Final[Any] = {
     "axes.spines.top": False,
     "axes.spines.right": False,
 }
-_NO_DATE: Final[dict[str, dict[str, Any]]] = {".svg": {"Date": None}, ".png": {"Software": None}}
+_NO_DATE: Final[dict[str, dict[str, Any]]] = {
+    ".svg": {"Date": None},
+    ".png": {"Software": None},
+    ".pdf": {"CreationDate": None},
+}
 
 
 def save_curves(snapshot: Snapshot, path: str | os.PathLike[str]) -> Path:
-    """Draws the curves of a study, one row of panels per model, into a .svg or .png file."""
+    """Draws the curves of a study, one row of panels per model, into a .svg, .png or .pdf file."""
     target = Path(path)
     if target.suffix not in _NO_DATE:
-        raise AnalysisError(f"a figure cannot be written as {target.suffix or target.name!r}", "a .svg or .png file")
+        raise AnalysisError(
+            f"a figure cannot be written as {target.suffix or target.name!r}", "a .svg, .png or .pdf file"
+        )
     values = curves(snapshot)
     if not values["accuracy"].notna().any():
         raise AnalysisError("no run has been evaluated yet", "a sweep with evaluations", snapshot.study.study)

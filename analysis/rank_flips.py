@@ -17,7 +17,7 @@ import numpy as np
 from analysis.flip_grid import GridRow, Kind, flip_grid, grid_tables
 from analysis.points import Point, compute_points, equal_updates
 from analysis.readings import ALL_MODELS, Readings
-from analysis.snapshot import AnalysisError, Snapshot
+from analysis.snapshot import Snapshot
 from analysis.statistics.flips import adjusted_flip_p_values, flip_share, rank_agreement
 from analysis.statistics.paired import Floats, complete_pairs, paired_test, t_p_value
 from analysis.tables import HOURS_NOTE, Heading, Table, interval, p_value
@@ -98,7 +98,8 @@ class RankFlips:
 
     def tables(self) -> list[Table]:
         """Flips per model, rank agreement, and the grid."""
-        return [*_flip_tables(self), _agreement_table(self.agreements), *grid_tables(self.grid)]
+        agreement = [_agreement_table(self.agreements)] if self.agreements else []
+        return [*_flip_tables(self), *agreement, *grid_tables(self.grid)]
 
 
 def rank_flips(snapshot: Snapshot, generator: np.random.Generator) -> RankFlips:
@@ -106,7 +107,8 @@ def rank_flips(snapshot: Snapshot, generator: np.random.Generator) -> RankFlips:
     readings = Readings(snapshot)
     points = compute_points(snapshot)
     if not points or len(snapshot.arm_names) < 2:
-        raise AnalysisError("there is nothing to flip", "two arms, and milestones in a currency other than updates")
+        note = "Nothing can flip: that takes two arms, and milestones in a currency other than updates."
+        return RankFlips(Heading.of(snapshot, note), snapshot.study.alpha, (), (), ())
     rows: list[FlipRow] = []
     agreements: list[Agreement] = []
     for model in readings.models:

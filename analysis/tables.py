@@ -116,7 +116,7 @@ def _terminal(result: Result, width: int | None = None) -> str:
         for line in (result.heading.caption, *table.notes):
             console.print(Text(line))
         console.print()
-    for note in result.heading.notes:
+    for note in _closing(result):
         console.print(Text(note))
     return out.getvalue()
 
@@ -133,8 +133,14 @@ def _markdown(result: Result) -> str:
         lines += [_row([_cell(cell) for cell in row]) for row in table.rows]
         lines += ["", f"*{_cell(result.heading.caption)}*", ""]
         lines += [line for note in table.notes for line in (_cell(note), "")]
-    lines += [line for note in result.heading.notes for line in (_cell(note), "")]
+    lines += [line for note in _closing(result) for line in (_cell(note), "")]
     return "\n".join(lines)
+
+
+def _closing(result: Result) -> tuple[str, ...]:
+    """Notes on the whole; without a table they carry the caption, too."""
+    notes = result.heading.notes
+    return notes if result.tables() else (result.heading.caption, *notes)
 
 
 def _row(cells: Sequence[str]) -> str:

@@ -52,7 +52,7 @@ def test_a_mean_is_never_drawn_over_only_the_runs_that_came_further(opened: Open
     assert drawn == {("grpo", TOKENS / 2), ("grpo", TOKENS), ("mc", TOKENS / 2)}
 
 
-@pytest.mark.parametrize("suffix", [".svg", ".png"])
+@pytest.mark.parametrize("suffix", [".svg", ".png", ".pdf"])
 def test_the_same_study_gives_the_same_file_whatever_the_users_style(
     opened: Open, tmp_path: Path, suffix: str
 ) -> None:
@@ -70,5 +70,5 @@ def test_a_figure_without_data_or_in_another_format_is_refused(opened: Open, tmp
     snapshot = opened(SyntheticStudy(seeds=(1,)))
     with pytest.raises(AnalysisError, match="no run has been evaluated"):
         save_curves(snapshot, tmp_path / "empty.svg")
-    with pytest.raises(AnalysisError, match=r"\.svg or \.png"):
+    with pytest.raises(AnalysisError, match=r"\.svg, \.png or \.pdf"):
         save_curves(snapshot, tmp_path / "figure.jpeg")

@@ -12,7 +12,7 @@ import pytest
 from synthetic_study import TOKENS, UPDATES, SyntheticStudy
 
 from analysis.rank_flips import FlipRow, RankFlips, rank_flips
-from analysis.snapshot import AnalysisError, Snapshot
+from analysis.snapshot import Snapshot
 from analysis.statistics.multiplicity import holm
 from analysis.tables import render
 
@@ -162,5 +162,13 @@ def test_all_formats_hold_the_same_rows(opened: Open, generator: np.random.Gener
 
 
 def test_one_arm_has_nothing_to_flip_against(opened: Open, generator: np.random.Generator) -> None:
-    with pytest.raises(AnalysisError, match="nothing to flip"):
-        rank_flips(opened(SyntheticStudy(arms=("grpo",)).fill(planted)), generator)
+    flips = rank_flips(opened(SyntheticStudy(arms=("grpo",)).fill(planted)), generator)
+    assert flips.rows == ()
+    for fmt in ("terminal", "markdown"):
+        text = render(flips, fmt, width=200)
+        assert "Nothing can flip" in text and "study s · confirmatory" in text
+
+
+def test_a_study_of_updates_alone_has_nothing_to_flip_against(opened: Open, generator: np.random.Generator) -> None:
+    study = SyntheticStudy(budgets={"updates": UPDATES}).fill(planted)
+    assert rank_flips(opened(study), generator).rows == ()

@@ -30,6 +30,23 @@ app = typer.Typer(
 )
 
 
+def _version(wanted: bool) -> None:
+    if wanted:
+        from harness import __version__
+
+        print(f"isobudget {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and end.", callback=_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Settle which training intervention is better at equal compute: one preregistration, from plan to verdict."""
+
+
 class Format(StrEnum):
     """How a table is printed."""
 
@@ -355,8 +372,10 @@ def _snapshot(runs: Path | None, study: str, command: str) -> Any:
 
     folder = _runs(runs)
     name = _study_name(study)
-    if folder.cells.is_dir() and not collect_events(folder, wait=False).busy:
-        publish(folder, wait=False)
+    if folder.cells.is_dir():
+        report = collect_events(folder, wait=False)
+        if report.events or report.messages or not folder.snapshot.is_file():
+            publish(folder, wait=False)
     snapshot = Snapshot.open(folder.snapshot, name)
     _log_analysis(folder, name, command)
     return snapshot

@@ -200,14 +200,14 @@ def sweep(
         code_hash=code_hash,
         display=make_display(silent=as_json),
     )
+    if not as_json:
+        print(result, flush=True)  # first of all: what follows needs room on the disk, too
     collect_events(folder)
     publish(folder)
     if as_json:
         _print_json({"sweep": _plain(result), "mode": mode.name, "mode_reason": mode.reason})
-    else:
-        print(result)
-        if result.completed and not no_report:
-            _report(folder, loaded.name)
+    elif result.completed and not no_report:
+        _report(folder, loaded.name)
     raise typer.Exit(result.exit_code)
 
 
@@ -321,12 +321,16 @@ def curves(
     study: StudyName,
     out: Annotated[Path, typer.Argument(help="Picture to write: .svg, .png or .pdf.", show_default=False)],
     runs: Runs = None,
+    as_json: Json = False,
 ) -> None:
     """Draw accuracy against updates beside accuracy against tokens."""
     from analysis.figures import save_curves
 
     save_curves(_snapshot(runs, study, "curves"), out)
-    print(out)
+    if as_json:
+        _print_json({"path": str(out)})
+    else:
+        print(out)
 
 
 def _report(folder: RunsFolder, study: str) -> None:
@@ -408,7 +412,8 @@ def _load(path: Path) -> LoadedStudy:
 
 
 def _runs(runs: Path | None) -> RunsFolder:
-    return RunsFolder(runs) if runs is not None else RunsFolder.default()
+    folder = RunsFolder(runs) if runs is not None else RunsFolder.default()
+    return folder.create() if folder.root.exists() else folder
 
 
 def _spelled(budgets: dict[str, float]) -> str:
@@ -436,6 +441,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except InputError as error:
         for problem in error.problems:
             print(f"isobudget: {problem}", file=sys.stderr)
+        sys.exit(2)
+    except OSError as error:  # a full disk, a file where a folder is due
+        print(
+            f"isobudget: {error.filename}: {error.strerror}" if error.filename else f"isobudget: {error}",
+            file=sys.stderr,
+        )
         sys.exit(2)
     except Exception as error:
         if type(error).__name__ not in {"AnalysisError", "EventLogError"}:

@@ -135,9 +135,9 @@ def _read(connection: duckdb.DuckDBPyConnection, name: str | None, where: str) -
     if name is None and len(known) == 1:
         name = known[0]
     if name not in known:
-        found = ", ".join(known) or "none"
         what = "no study was named" if name is None else f"the snapshot has no study {name!r}"
-        raise AnalysisError(what, f"one of: {found}", where)
+        right = f"one of: {', '.join(known)}" if known else "run `isobudget sweep` first"
+        raise AnalysisError(what, right, where)
 
     def frame(sql: str) -> pd.DataFrame:
         return connection.execute(sql, {"study": name}).df()

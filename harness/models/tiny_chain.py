@@ -20,16 +20,20 @@ import torch
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 
+from harness.models.cache import cached
 from harness.models.folder import load_folder
 from harness.models.presets import BuiltPolicy
 from harness.models.torch_policy import model_shape
-from harness.models.warm_start import RECORD, Example, Student, Supervision, cached, one_thread
+from harness.models.warm_start import Example, Student, Supervision, one_thread
 from harness.seeds import hashed_seed
 from harness.tasks.base import Task
 from harness.tasks.chain import ChainTask, draw_expression, faulty_trace, problem_of
 
 RECIPE_VERSION: Final = 1
 """Raised by hand when code changes what the same `Recipe` gives."""
+
+RECORD: Final = "warm_start.json"
+"""Beside the weights: what the warm start took and reached."""
 
 PAD, END = "<pad>", "<end>"
 CHARACTERS: Final = "0123456789+-*=> "
@@ -58,7 +62,8 @@ class Recipe:
     faulty_steps: int = 150
     error_rates: Mapping[str, float] = field(default_factory=lambda: {"+": 0.15, "-": 0.35, "*": 0.60})
     """The faulty demonstrator's, by operator; it carries on from the wrong value."""
-    seed: int = 0
+    seed: int = 2
+    """Of seeds 0 to 3, which start at 37 to 50 % greedy and 18 to 22 % sampled, this one starts lowest (greedy)."""
 
 
 def build(task: Task, cache: Path, recipe: Recipe | None = None) -> BuiltPolicy:

@@ -1,19 +1,14 @@
 """Supervised warm start: a module learns to continue prompts as a demonstrator does, once for all runs.
 
-`Student` takes the optimiser's steps, metered like any model work. `cached` keeps the outcome under a hash of
-what determines it, however many processes ask at once. What is demonstrated, and for how long, is the caller's.
+`Student` takes the optimiser's steps, metered like any model work. What is demonstrated, and for how long, is the
+caller's; that it is done once is models/cache.py's.
 """
 
 from __future__ import annotations
 
-import fcntl
-import json
-import os
-import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 import torch
@@ -23,10 +18,6 @@ from harness.compute.clock import Clock
 from harness.compute.flops import ModelShape, training_flops
 from harness.compute.meter import Meter
 from harness.compute.work import Work
-from harness.study.canonical import canonical_hash
-
-RECORD: Final = "warm_start.json"
-"""Beside the weights: what the warm start took and reached."""
 
 _IGNORED: Final = -100
 """Target of a position without loss."""
@@ -112,29 +103,3 @@ def one_thread() -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(threads)
-
-
-def cached(cache: Path, key: Mapping[str, Any], make: Callable[[Path], None]) -> Path:
-    """The folder that `make` fills, made once per `key` (plain values: everything that determines the outcome).
-
-    Processes that ask at the same time wait for the one that makes it. The folder appears whole or not at all: it
-    is filled aside and renamed, and what a killed process left aside is removed by the next one.
-    """
-    name = canonical_hash(dict(key))[:16]
-    folder = cache / name
-    if folder.is_dir():
-        return folder
-    cache.mkdir(parents=True, exist_ok=True)
-    with (cache / f"{name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # given back by the system however this process ends
-        if not folder.is_dir():
-            aside = cache / f"{name}.making"
-            shutil.rmtree(aside, ignore_errors=True)
-            aside.mkdir()
-            make(aside)
-            (aside / "key.json").write_text(json.dumps(dict(key), indent=1, sort_keys=True) + "\n")
-            for path in aside.iterdir():
-                with path.open("rb") as file:
-                    os.fsync(file.fileno())
-            aside.rename(folder)
-    return folder

@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar, Final
 
 from pydantic import model_validator
+from pydantic_core import PydanticCustomError
 
 from harness.study.training import Positive, Spec
 from harness.tasks.base import PoolName, Problem
@@ -42,7 +43,8 @@ class Steps(Spec):
     @model_validator(mode="after")
     def _ordered(self) -> Steps:
         if self.min > self.max:
-            raise ValueError(f"min {self.min} is above max {self.max}; min must be at most max")
+            told = "min {min} is above max {max}; give a min that is at most max"
+            raise PydanticCustomError("steps", told, {"min": self.min, "max": self.max})
         return self
 
 

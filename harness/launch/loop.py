@@ -112,14 +112,15 @@ class Loop:
     def run(self, heartbeat: Callable[[], None]) -> None:
         """Until every cell is settled, or until ours have ended once nothing more may be launched."""
         while True:
-            began = time.monotonic()
+            began, launched_before = time.monotonic(), self.launched
             heartbeat()
             self._collect()
             self._fill()
             self.display.show(self._snapshot())
             if not self.ours and (self.closed or not (self.waiting or self.elsewhere)):
                 return
-            time.sleep(max(0.0, self.options.poll_seconds - (time.monotonic() - began)))
+            if self.launched == launched_before:  # else the launch may be over already: inline cells do not wait
+                time.sleep(max(0.0, self.options.poll_seconds - (time.monotonic() - began)))
 
     def close(self, why: str, refused: bool = False) -> None:
         """Nothing more is launched; what runs goes on. The first reason stands."""

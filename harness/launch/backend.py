@@ -60,6 +60,7 @@ def worker_environment(runs: RunsFolder, threads: int, code_hash: str) -> dict[s
         **dict.fromkeys(THREAD_VARIABLES, str(threads)),
         "TOKENIZERS_PARALLELISM": "false" if threads == 1 else "true",
         "RAYON_NUM_THREADS": str(threads),
+        "PYTHONHASHSEED": "0",  # some generators of problems iterate over sets
         "ISOBUDGET_RUNS": str(runs.root),
         "ISOBUDGET_CODE_HASH": code_hash,
         # submitit's local executor hides every device from jobs that asked it for none.

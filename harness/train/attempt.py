@@ -46,6 +46,9 @@ from harness.train.lease import HEARTBEAT_SECONDS, Lease, LeaseHeld, LeaseLost
 from harness.train.record import RunRecord
 from harness.train.run import Parts, Run
 
+DEVICE: Final = "cpu"
+"""Where cells run. Back ends do not assign GPUs yet, so none is used, whatever the machine has."""
+
 PACKAGES: Final = ("torch", "transformers", "tokenizers", "safetensors", "numpy", "pyarrow", "reasoning-gym")
 """Recorded with each attempt: what can change a number."""
 
@@ -82,7 +85,7 @@ def run_cell(cell_json: Path, runs: RunsFolder, stop: Callable[[], bool] = lambd
 def _attempt(cell: Cell, folder: CellFolder, runs: RunsFolder, lease: Lease, stop: Callable[[], bool]) -> int:
     number = (folder.attempt_numbers() or [0])[-1] + 1
     checkpoint, damaged = checkpoints.load_newest(folder.checkpoints)
-    clock, meter = Clock(devices=_devices()), Meter()
+    clock, meter = Clock(), Meter()
     with EventWriter(folder.events(number), exclusive=True) as events:
         events.append("attempt_started", _started(cell, folder, number, checkpoint))
         for message in damaged:
@@ -121,9 +124,9 @@ def _build(
     clock: Clock,
 ) -> Run:
     content = cell.content
-    if "gpu_hours" in content["budgets"] and not _devices():
-        raise InputError("a budget in gpu_hours needs a GPU, and none is visible", "a budget in cpu_hours, or a GPU")
-    _fix_threads(content["threads"])
+    if "gpu_hours" in content["budgets"]:
+        raise InputError("a budget in gpu_hours needs a GPU, and cells run on the CPU", "a budget in cpu_hours")
+    _prepare_libraries(content["threads"])
     task = build_task(content["task"])
     built = build_policy(content["model"], task, runs.cache("warm-start"), cell.model_folder)
     policy = built.policy
@@ -162,7 +165,7 @@ def _started(
         **launch,
         "code_hash": code_hash(),
         "packages": {name: importlib.metadata.version(name) for name in PACKAGES},
-        "device": _device_name(),
+        "device": DEVICE,
         "threads": cell.content["threads"],
         "resumed_from": {"attempt": checkpoint.attempt, "seq": checkpoint.seq} if checkpoint else None,
     }
@@ -210,21 +213,11 @@ def _heartbeat(events: EventWriter, lease: Lease, meter: Meter) -> Iterator[Call
         thread.join()
 
 
-def _devices() -> int:
+def _prepare_libraries(threads: int) -> None:
+    """Thread count and algorithms that make equal runs equal to the bit on CPU; no progress bars in job logs."""
     import torch
-
-    return torch.cuda.device_count()
-
-
-def _device_name() -> str:
-    import torch
-
-    return f"cuda:{torch.cuda.get_device_name(0)}" if torch.cuda.is_available() else "cpu"
-
-
-def _fix_threads(threads: int) -> None:
-    """Thread count and algorithms that make equal runs equal to the bit on CPU."""
-    import torch
+    from transformers.utils import logging
 
     torch.set_num_threads(threads)
     torch.use_deterministic_algorithms(True, warn_only=True)
+    logging.disable_progress_bar()

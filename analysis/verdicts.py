@@ -91,6 +91,8 @@ class Verdicts:
 
     def tables(self) -> list[Table]:
         """One table, a line per claim."""
+        if not self.rows:
+            return [Table("Verdicts", ("claim",), (), ("The study declares no claims.",))]
         adjusted = "Holm's adjustment" if self.correction == "holm" else "no adjustment"
         notes = [
             f"p: small supports the claim; {adjusted} over the plan's {len(self.rows)} claims; alpha {self.alpha:g}. "

@@ -92,7 +92,6 @@ def test_every_sampled_token_and_every_backward_pass_goes_through_a_metered_door
     source = path.read_text()
     assert unmetered_engines(source) == []
     assert generates_past_the_meter(source) == []
-    if path.name != "warm_start.py":  # metered by hand: it runs once, for all cells that share its result
-        assert unmetered_backwards(source) == []
+    assert unmetered_backwards(source) == []
     if folder(path) not in FOLDERS_OF_ENGINES:
         assert not set(imported(ast.parse(source))) & set(RAW_ENGINE_MODULES)

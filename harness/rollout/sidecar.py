@@ -53,8 +53,9 @@ class SampleRecord:
     token_ids: tuple[int, ...]
     finish_reason: FinishReason
     prompt: str
-    """Text that was continued: the problem's prompt, and a prefix of a completion if any."""
+    """The problem's prompt."""
     completion: str
+    """The completion that was graded: of a continuation, with the prefix that it continues."""
     reward: float | None = None
     """Outcome; None where it was not verified."""
 

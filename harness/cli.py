@@ -78,7 +78,7 @@ def check(study: StudyFile, as_json: Json = False) -> None:
         return
     print(f"{study}: in order")
     print(f"  study    {loaded.name} ({loaded.hash[:12]})")
-    print(f"  budgets  {', '.join(f'{_amount(amount)} {currency}' for currency, amount in loaded.budgets.items())}")
+    print(f"  budgets  {_spelled(loaded.budgets, ', ')}")
     print(f"  arms     {', '.join(loaded.study.arms)} (baseline {loaded.study.baseline})")
     print(f"  seeds    {', '.join(map(str, loaded.study.seeds))}")
     for claim in loaded.claims:
@@ -98,6 +98,7 @@ def plan(
     from harness.launch.states import STATUSES, cell_state
     from harness.layout import CellFolder
     from harness.store.durations import mean_seconds_by_arm
+    from harness.study.milestones import amount_text
     from harness.study.plan import expected_seconds, make_plan
 
     loaded = _load(study)
@@ -119,7 +120,9 @@ def plan(
     print(f"each cell ends when all of this is used up: {_spelled(loaded.budgets)}")
     print("evaluated at:")
     for currency in dict.fromkeys(milestone.currency for milestone in loaded.milestones):
-        print(f"  {currency}: {', '.join(_amount(m.amount) for m in loaded.milestones if m.currency == currency)}")
+        print(
+            f"  {currency}: {', '.join(amount_text(m.amount) for m in loaded.milestones if m.currency == currency)}"
+        )
     for block, members in blocks.items():
         print(
             f"block {block}: {members[0].model}, seed {members[0].seed}: {' -> '.join(cell.arm for cell in members)}"
@@ -416,12 +419,10 @@ def _runs(runs: Path | None) -> RunsFolder:
     return folder.create() if folder.root.exists() else folder
 
 
-def _spelled(budgets: dict[str, float]) -> str:
-    return " and ".join(f"{_amount(amount)} {currency}" for currency, amount in budgets.items())
+def _spelled(budgets: dict[str, float], joint: str = " and ") -> str:
+    from harness.study.milestones import amount_text
 
-
-def _amount(amount: float) -> str:
-    return f"{amount:,}" if isinstance(amount, int) or amount.is_integer() else f"{amount:g}"
+    return joint.join(f"{amount_text(amount)} {currency}" for currency, amount in budgets.items())
 
 
 def _print_json(value: Any) -> None:

@@ -43,12 +43,12 @@ def declared_milestones(evaluate: EvaluateSpec, budgets: Mapping[str, float]) ->
 
 def amount_text(amount: float) -> str:
     """An amount as a study would write it: 240_000, 1.5e+12, 0.25."""
-    return f"{amount:_}" if float(amount).is_integer() and abs(amount) < 1e12 else f"{amount:g}"
+    return f"{int(amount):_}" if float(amount).is_integer() and abs(amount) < 1e9 else f"{amount:g}"
 
 
 def milestone_text(milestone: Milestone) -> str:
     """A milestone as a claim would write it: ``50 updates``, ``25% of generated_tokens (60_000)``."""
-    amount = amount_text(int(milestone.amount) if float(milestone.amount).is_integer() else milestone.amount)
+    amount = amount_text(milestone.amount)
     if milestone.fraction is None:
         return f"{amount} {milestone.currency}"
     return f"{milestone.fraction * 100:g}% of {milestone.currency} ({amount})"

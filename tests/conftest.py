@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 from support.command_line import isobudget
-from support.studies import FLIP, NO_FLIP, PlantedStudy
+from support.short_warm_start import make_short_warm_start
+from support.studies import CHAIN_TASK, FLIP, NO_FLIP, PlantedStudy
 from support.sweeps import Swept
 
 from harness.layout import RunsFolder
@@ -22,6 +23,12 @@ def swept_flip(tmp_path_factory: pytest.TempPathFactory) -> Swept:
 def swept_order(tmp_path_factory: pytest.TempPathFactory) -> Swept:
     """A planted order that is the same at equal updates and at equal tokens."""
     return _sweep(NO_FLIP, tmp_path_factory.mktemp("order"))
+
+
+@pytest.fixture(scope="session")
+def chain_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The cache of a runs folder, with a warm start of tiny-chain for `CHAIN_TASK` in it."""
+    return make_short_warm_start(CHAIN_TASK, tmp_path_factory.mktemp("warm-start"))
 
 
 def _sweep(truth: PlantedStudy, folder: Path) -> Swept:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import io
 import json
 import os
+import resource
 import subprocess
 import sys
-from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,20 +51,25 @@ def started(
     *arguments: object,
     module: str = "harness.cli",
     code: Path = REPOSITORY,
-    preexec_fn: Callable[[], None] | None = None,
+    file_limit_bytes: int | None = None,
     **environment: str,
 ) -> subprocess.Popen[str]:
-    """One command begun in a process of its own, with the packages found in `code`."""
+    """One command begun in a process of its own, with the packages found in `code`.
+
+    `file_limit_bytes`: no file may grow beyond it, which is as good as a full disk.
+    """
     given = {"PYTHONPATH": str(code), "OMP_NUM_THREADS": "1", **environment}
-    return subprocess.Popen(
+    process = subprocess.Popen(
         [sys.executable, "-m", module, *map(str, arguments)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         env={**os.environ, **given},
         cwd=code,
-        preexec_fn=preexec_fn,
     )
+    if file_limit_bytes is not None:  # long before Python is up
+        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (file_limit_bytes, file_limit_bytes))
+    return process
 
 
 def finished(process: subprocess.Popen[str], timeout_seconds: float = 240) -> Ran:

@@ -132,7 +132,7 @@ def chain_study(
             "group_size": 4,
             "max_new_tokens": 7,
             "advantage_scale": "rms",
-            "checkpoint_every_updates": 3,
+            "checkpoint_every_updates": 4,
         },
         "arms": {name: known[name] for name in arms},
         "baseline": arms[0],

@@ -10,11 +10,13 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from support.command_line import Ran, finished, started
-from support.studies import PlantedStudy
-
 from harness.events.fold import FoldedRun, fold_run
 from harness.layout import CellFolder, RunsFolder
+from harness.rollout.sidecar import recount
+from harness.study.load import load_study
+from harness.study.plan import make_plan
+from support.command_line import Ran, finished, started
+from support.studies import PlantedStudy
 
 
 @dataclass(frozen=True)
@@ -36,11 +38,46 @@ def cell_folders(runs: RunsFolder) -> list[CellFolder]:
     return [CellFolder(path) for path in sorted(runs.cells.iterdir())]
 
 
+def planned(file: Path, runs: RunsFolder, arm: str) -> CellFolder:
+    """The first cell of an arm, put into a runs folder as a sweep would."""
+    cell = next(cell for cell in make_plan(load_study(file)).cells if cell.arm == arm)
+    folder = CellFolder(runs.cell(cell.id))
+    folder.path.mkdir(parents=True)
+    cell.write(folder.spec)
+    return folder
+
+
+def counts(totals: dict[str, dict[str, float]]) -> dict[str, dict[str, float]]:
+    """All but seconds, which no two runs share."""
+    return {
+        kind: {name: amount for name, amount in row.items() if not name.endswith("_seconds")}
+        for kind, row in totals.items()
+    }
+
+
+def sampled(totals: dict[str, dict[str, float]]) -> dict[str, tuple[float, float]]:
+    return {kind: (row["samples"], row["generated_tokens"]) for kind, row in totals.items() if row.get("samples")}
+
+
+def assert_ledger_is_the_recount(cell: CellFolder, run: FoldedRun) -> None:
+    assert recount(cell.path) == sampled(run.spent)
+    assert recount(cell.path, surviving_only=True) == sampled(run.algorithmic)
+
+
 def updates_told(cell: CellFolder) -> int:
     """Updates in the log of the newest attempt, as it is now."""
+    return _newest_log(cell).count(b'"kind":"update"')
+
+
+def lines_told(cell: CellFolder) -> int:
+    """Lines of the log of the newest attempt, as it is now."""
+    return _newest_log(cell).count(b"\n")
+
+
+def _newest_log(cell: CellFolder) -> bytes:
     numbers = cell.attempt_numbers()
     log = cell.events(numbers[-1]) if numbers else None
-    return log.read_bytes().count(b'"kind":"update"') if log and log.exists() else 0
+    return log.read_bytes() if log and log.exists() else b""
 
 
 def wait_for_update(cell: CellFolder, update: int, process: subprocess.Popen[str], seconds: float = 120.0) -> None:

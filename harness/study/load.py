@@ -83,7 +83,9 @@ def load_study(path: str | Path, budgets_folder: Path | None = None) -> LoadedSt
     arms = [*map(str, document.value["arms"])]
     findings = list(reference_findings(study, arms))
     milestones = declared_milestones(study.evaluate, budgets)
-    claims = _claims_of(study, ClaimGrammar(arms, milestones, budgets), findings) if budgets else []
+    # Of a budget that was refused in part, nobody knows which points a claim may speak of.
+    points_known = budgets and not any(problem.field.startswith(("budget", "evaluate")) for problem in problems)
+    claims = _claims_of(study, ClaimGrammar(arms, milestones, budgets), findings) if points_known else []
     if whole and budgets:
         findings += budget_findings(study, budgets, milestones)
         findings += arm_findings(study)

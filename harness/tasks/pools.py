@@ -9,14 +9,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import combinations, count
-from typing import ClassVar, Final
+from typing import Annotated, ClassVar, Final
 
-from pydantic import computed_field
+from pydantic import Field, computed_field
 
 from harness.errors import InputError
 from harness.errors import Problem as Trouble
 from harness.seeds import hashed_seed
-from harness.study.training import Positive, Spec
+from harness.study.training import Spec
 from harness.tasks.base import PoolName, Problem
 
 FILL_ORDER: Final[tuple[PoolName, ...]] = ("confirmatory", "tuning", "train")
@@ -27,14 +27,18 @@ DRAWS_WITHOUT_NEWS: Final = 1_000
 still unseen, giving up wrongly has probability 0.9 ** 1000, about 1e-46."""
 
 
-class PoolSizes(Spec):
-    """Problems in each of the three disjoint pools."""
+PoolSize = Annotated[int, Field(gt=0, le=1_000_000)]
+"""Every run holds its pools in memory: a million problems take about a gigabyte and a minute."""
 
-    train: Positive
+
+class PoolSizes(Spec):
+    """Problems in each of the three disjoint pools, at most a million each."""
+
+    train: PoolSize
     """Problems that updates draw from."""
-    tuning: Positive
+    tuning: PoolSize
     """Problems on which values such as a learning rate are chosen."""
-    confirmatory: Positive
+    confirmatory: PoolSize
     """Problems that claims are judged on."""
 
     def by_name(self) -> dict[PoolName, int]:

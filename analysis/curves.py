@@ -42,4 +42,4 @@ def bands(curves: pd.DataFrame, level: float = 0.95) -> pd.DataFrame:
                 low, high = t_interval(accuracy, level)
                 rows.append((model, arm, currency, amount, accuracy.mean(), float(low), float(high), seeds))
     columns = ["model", "arm", "currency", "amount", "mean", "low", "high", "n"]
-    return pd.DataFrame(rows, columns=columns).astype({"mean": np.float64, "low": np.float64, "high": np.float64})
+    return pd.DataFrame(rows, columns=columns).astype(dict.fromkeys(("amount", "mean", "low", "high"), np.float64))

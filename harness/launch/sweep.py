@@ -170,7 +170,8 @@ def _writable(path: Path) -> Iterator[None]:
         what = f"cannot be written: {error.strerror}"
         raise InputError(what, "make room, or name another runs folder", str(error.filename or path)) from error
     except EventLogError as error:
-        raise InputError(str(error), "make room, or move the file aside: cells keep their own records") from error
+        right = "make room, or move the file aside and run `isobudget collect`: cells keep their own records"
+        raise InputError(str(error), right) from error
 
 
 def _every_round(loop: Loop, lock: Lease, look_for_signals: Callable[[], None]) -> Callable[[], None]:

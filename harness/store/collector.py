@@ -73,7 +73,7 @@ class _File:
     quarantined: str | None = None
 
     def quarantine(self, reason: str) -> None:
-        """Keeps the reason, and nothing that depends on what had been read before it was found."""
+        """For damage: keeps the reason, and nothing that depends on what had been read before it was found."""
         self.quarantined = reason
         self.read_bytes, self.read_lines, self.prefix_sum = 0, 0, _SUM_OF_NOTHING
 
@@ -143,13 +143,17 @@ def _read_logs(runs: RunsFolder, store: duckdb.DuckDBPyConnection, report: Colle
     batch_events = 0
     for path, unread in found.items():
         file = known.get(path, unread)
-        if not file.quarantined:
-            new = _read_on(runs.root / path, file)
-            if file.quarantined:
-                say(f"{path} is quarantined: {file.quarantined}; what it tells is left out of every table")
-            if new or file.quarantined or path not in known:
-                batch.append((file, new))
-                batch_events += len(new)
+        doubted_before = file.quarantined
+        new = _read_on(runs.root / path, file)
+        if file.quarantined != doubted_before:
+            say(
+                f"{path} is quarantined: {file.quarantined}; what it tells is left out of every table"
+                if file.quarantined
+                else f"{path} is sound again, and read"
+            )
+        if new or file.quarantined != doubted_before or path not in known:
+            batch.append((file, new))
+            batch_events += len(new)
         if file.quarantined:
             report.quarantined[path] = file.quarantined
         if batch_events >= _BATCH_EVENTS:
@@ -174,14 +178,19 @@ def _relative(runs: RunsFolder, path: Path) -> str:
 
 
 def _read_on(path: Path, file: _File) -> list[Event]:
-    """The events that a log has grown by; moves `file` on, or quarantines it and gives none."""
+    """The events that a log has grown by; moves `file` on, or quarantines it and gives none.
+
+    A log in quarantine is looked at in full: it may have been restored.
+    """
     try:
         data = path.read_bytes()
     except OSError as error:
         raise InputError(f"a log cannot be read: {error.strerror}", "a readable file", str(path)) from None
     hasher = hashlib.sha256(data[: file.read_bytes])
     changed = hasher.hexdigest() != file.prefix_sum
-    offset, lines = (0, 0) if changed else (file.read_bytes, file.read_lines)
+    offset, lines = file.read_bytes, file.read_lines
+    if changed or file.quarantined:
+        offset, lines, hasher = 0, 0, hashlib.sha256()
     try:
         log = parse_events(data[offset:], file.path, offset, lines)
         for event in log.events:
@@ -189,10 +198,11 @@ def _read_on(path: Path, file: _File) -> list[Event]:
     except EventLogError as error:
         file.quarantine(error.what)
         return []
-    if changed:
-        file.quarantine(f"its first {file.read_bytes} bytes are not those that were read before")
+    if changed:  # what was read before stays known: only the log that it was read from can come back
+        file.quarantined = f"its first {file.read_bytes} bytes are not those that were read before"
         return []
     hasher.update(data[offset : log.whole_bytes])
+    file.quarantined = None
     file.read_bytes, file.read_lines, file.prefix_sum = log.whole_bytes, lines + len(log.events), hasher.hexdigest()
     return log.events
 

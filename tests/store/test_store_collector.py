@@ -153,6 +153,41 @@ def test_a_changed_prefix_is_quarantined_though_each_line_is_sound(tmp_path: Pat
     assert count(runs, "c") == 0
 
 
+@pytest.mark.parametrize("collected_before", [False, True])
+def test_a_damaged_log_that_is_restored_is_read_again(tmp_path: Path, collected_before: bool) -> None:
+    runs = RunsFolder(tmp_path)
+    write_run(runs, "s", "c", TOLD)
+    if collected_before:
+        refresh(runs)
+    path = log_of(runs, "c")
+    sound = path.read_bytes()
+    path.write_bytes(corrupt_checksum(sound))
+    assert len(refresh(runs).quarantined) == 1
+    path.write_bytes(sound)
+    report = refresh(runs)
+    assert not report.quarantined
+    assert report.messages == ["cells/c/attempts/1/events.jsonl is sound again, and read"]
+    found = tables(runs.database), tables(runs.snapshot)
+    assert found[1]["runs"]
+    assert rebuilt(runs) == found
+
+
+def test_a_log_with_a_changed_prefix_stays_in_quarantine_until_it_is_what_was_read(tmp_path: Path) -> None:
+    runs = RunsFolder(tmp_path)
+    write_run(runs, "s", "c", TOLD)
+    refresh(runs)
+    path = log_of(runs, "c")
+    original = path.read_bytes()
+    path.unlink()
+    write_run(runs, "s", "c", TOLD[1:])
+    reports = [refresh(runs) for _ in range(2)]
+    assert reports[0].quarantined == reports[1].quarantined != {}
+    assert (len(reports[0].messages), reports[1].messages) == (1, [])
+    path.write_bytes(original)
+    assert not refresh(runs).quarantined
+    assert count(runs, "c") > 0
+
+
 def test_a_shortened_log_is_quarantined(tmp_path: Path) -> None:
     runs = RunsFolder(tmp_path)
     write_run(runs, "s", "c", TOLD)

@@ -1,0 +1,148 @@
+"""Every command on a finished sweep: help, JSON that parses, samples, the figure; and how little `plan` imports."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.command_line import REPOSITORY, Ran, isobudget
+from support.sweeps import Swept, cell_folders
+from typer.main import get_command
+
+from harness.cli import app
+
+COMMANDS = sorted(get_command(app).commands)  # type: ignore[attr-defined]
+
+
+def arguments(command: str, swept: Swept, tmp_path: Path) -> list[object]:
+    """What each command needs to work on the finished sweep."""
+    runs = ["--runs", swept.runs.root]
+    needed: dict[str, list[object]] = {
+        "check": [swept.file],
+        "plan": [swept.file, *runs],
+        "lock": [swept.truth.write(tmp_path), "--runs", tmp_path / "runs"],
+        "sweep": [swept.file, *runs, "--inline"],
+        "status": [swept.file, *runs],
+        "samples": [cell_folders(swept.runs)[0].path.name, *runs],
+        "collect": runs,
+        "leaderboard": [swept.file, *runs],
+        "flips": [swept.truth.study, *runs],
+        "verdicts": [swept.file, *runs],
+        "curves": [swept.truth.study, tmp_path / "curves.png", *runs],
+    }
+    return needed[command]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_explains_itself(command: str) -> None:
+    ran = isobudget(command, "--help")
+    assert (ran.code, ran.err) == (0, "")
+    assert "Usage:" in ran.out and "--json" in ran.out
+
+
+def test_help_lists_every_command() -> None:
+    ran = isobudget("--help")
+    assert ran.code == 0
+    assert all(command in ran.out for command in COMMANDS)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_json_and_nothing_else_on_its_output(
+    command: str, swept_flip: Swept, tmp_path: Path
+) -> None:
+    ran = isobudget(command, *arguments(command, swept_flip, tmp_path), "--json")
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.json()
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_speaks_to_people_too(command: str, swept_flip: Swept, tmp_path: Path) -> None:
+    ran = isobudget(command, *arguments(command, swept_flip, tmp_path))
+    assert ran.code == 0
+    assert ran.out.strip()
+
+
+def test_json_of_the_plan_is_the_promise_and_where_each_cell_stands(swept_flip: Swept) -> None:
+    plan = isobudget("plan", swept_flip.file, "--runs", swept_flip.runs.root, "--json").json()
+    truth = swept_flip.truth
+    assert plan["budgets"] == {"generated_tokens": truth.budget_tokens, "updates": truth.budget_updates}
+    assert {cell["state"] for cell in plan["cells"]} == {"done"}
+    assert {(cell["arm"], cell["seed"]) for cell in plan["cells"]} == {
+        (arm, 101 + index) for arm in truth.arms for index in range(truth.seeds)
+    }
+    assert {cell["cell"] for cell in plan["cells"]} == {folder.path.name for folder in cell_folders(swept_flip.runs)}
+    assert plan["expected_seconds"] == 0
+
+
+def test_a_plan_knows_its_duration_once_each_arm_has_run(swept_flip: Swept, tmp_path: Path) -> None:
+    """Other seeds are other cells; how long an arm takes is known from the cells that are done."""
+    more = swept_flip.truth.write(tmp_path, seeds={"first": 101, "count": 6})
+    told = isobudget("plan", more, "--runs", swept_flip.runs.root).out
+    assert "8 done" in told and "4 waiting" in told
+    assert "expected duration of what is left: about " in told
+    assert "unknown" in isobudget("plan", more, "--runs", tmp_path / "nothing-yet").out
+
+
+@pytest.mark.parametrize("finished", [False, True])
+def test_plan_imports_no_heavy_library(finished: bool, swept_flip: Swept, tmp_path: Path) -> None:
+    runs = swept_flip.runs.root if finished else tmp_path
+    code = (
+        "import sys\n"
+        "from harness.cli import main\n"
+        "try:\n"
+        f"    main(['plan', {str(swept_flip.file)!r}, '--runs', {str(runs)!r}])\n"
+        "except SystemExit as end:\n"
+        "    assert end.code in (0, None)\n"
+        "heavy = ['torch', 'transformers', 'pandas', 'scipy', 'matplotlib', 'submitit', 'pyarrow']\n"
+        "print('imported:', [name for name in heavy if name in sys.modules])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=REPOSITORY, check=True)
+    assert done.stdout.splitlines()[-1] == "imported: []"
+
+
+def samples_of(swept: Swept, *options: object) -> list[dict[str, Any]]:
+    cell = cell_folders(swept.runs)[0].path.name
+    shown: list[dict[str, Any]] = isobudget("samples", cell[:8], "--runs", swept.runs.root, "--json", *options).json()
+    return shown
+
+
+def test_samples_shows_prompts_completions_and_rewards(swept_flip: Swept) -> None:
+    cell = cell_folders(swept_flip.runs)[0].path.name
+    ran = isobudget("samples", cell, "--runs", swept_flip.runs.root, "--kind", "rollout", "--limit", 4)
+    assert (ran.code, ran.err) == (0, "")
+    shown = samples_of(swept_flip, "--kind", "rollout", "--limit", 4)
+    assert len(shown) == 4
+    lines = ran.out.splitlines()
+    for head, body, sample in zip(lines[::2], lines[1::2], shown, strict=True):
+        record = sample["record"]
+        assert record["completion"] == "." * 9 + ("solved" if record["reward"] else "failed")
+        assert record["prompt"].startswith("problem ")
+        assert body.strip() == record["prompt"] + record["completion"]
+        assert f"update {sample['update']}" in head and f"reward {record['reward']:g}" in head
+        assert "10 tokens, stop" in head
+
+
+def test_samples_of_one_update_and_kind_are_all_of_those(swept_flip: Swept) -> None:
+    shown = samples_of(swept_flip, "--update", 3, "--kind", "rollout", "--limit", 1_000)
+    assert len(shown) == 4  # 2 prompts x 2 rollouts
+    assert {(sample["update"], sample["record"]["kind"]) for sample in shown} == {(3, "rollout")}
+
+
+def test_the_figure_is_written_in_each_form(swept_flip: Swept, tmp_path: Path) -> None:
+    begins = {"svg": b"<?xml", "png": b"\x89PNG", "pdf": b"%PDF"}
+    for suffix, beginning in begins.items():
+        out = tmp_path / f"curves.{suffix}"
+        ran = isobudget("curves", swept_flip.truth.study, out, "--runs", swept_flip.runs.root)
+        assert (ran.code, ran.out.strip()) == (0, str(out))
+        assert out.read_bytes().startswith(beginning)
+
+
+def test_every_look_at_the_data_is_in_the_study_log(swept_flip: Swept) -> None:
+    log = swept_flip.runs.study_log(swept_flip.truth.study)
+    before = log.read_bytes().count(b'"kind":"analysis"')
+    ran: Ran = isobudget("verdicts", swept_flip.truth.study, "--runs", swept_flip.runs.root)
+    assert ran.code == 0
+    assert log.read_bytes().count(b'"kind":"analysis"') == before + 1

@@ -30,7 +30,7 @@ from harness.models.presets import build_policy
 from harness.rollout.metered import MeteredEngine
 from harness.rollout.sidecar import TokenSidecar
 from harness.study.cell import Cell
-from harness.study.lock import code_hash
+from harness.study.repository import code_hash
 from harness.study.training import TrainingSpec
 from harness.tasks.registry import build_task
 from harness.train import checkpoint as checkpoints

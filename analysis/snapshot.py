@@ -109,12 +109,19 @@ class Snapshot:
 
     @property
     def label(self) -> Label:
-        """The study's mode; exploratory, with the count, when some runs were made under another one."""
+        """The study's mode; exploratory, with the count, when some runs were made under another one, or another lock.
+
+        Runs under another lock (of the study as it was, or of another study) may have been seen before this one.
+        """
         others = self.attempts[self.attempts["mode"] != self.study.mode]
+        if others.empty and self.study.mode != "exploratory" and self.study.lock_hash is not None:
+            another = self.attempts["lock_hash"] != self.study.lock_hash
+            others = self.attempts[another].assign(mode="under another lock")
         if others.empty:
             return Label(self.study.mode, self.study.mode_reason)
         modes = " and ".join(sorted(set(others["mode"].fillna("unlabelled"))))
-        told = f"{others['cell'].nunique()} of {self.attempts['cell'].nunique()} runs were made as {modes}"
+        how = modes if modes == "under another lock" else f"as {modes}"
+        told = f"{others['cell'].nunique()} of {self.attempts['cell'].nunique()} runs were made {how}"
         if self.study.mode == "exploratory":
             return Label("exploratory", "; ".join(part for part in (self.study.mode_reason, told) if part))
         return Label("exploratory", f"{told}, the study itself is {self.study.mode}")

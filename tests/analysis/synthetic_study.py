@@ -59,7 +59,7 @@ class SyntheticStudy:
             "s",
             mode or self.mode,
             "",
-            None,
+            "hash",
             None,
             False,
             "h",

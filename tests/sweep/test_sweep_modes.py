@@ -111,6 +111,20 @@ def test_runs_made_before_the_lock_do_not_become_confirmatory_by_it(repository: 
     )
 
 
+def test_runs_made_under_an_earlier_lock_do_not_confirm_the_claims_of_a_later_one(repository: Path) -> None:
+    lock(repository)
+    commit(repository)
+    sweep(repository)
+    file = file_in(repository)
+    file.write_text(file.read_text().replace("title: A planted truth", "title: What the runs had shown"))
+    lock(repository, "runs", "--force")
+    commit(repository)
+    sweep(repository)
+    assert label(repository) == (
+        "exploratory: 4 of 4 runs were made under another lock, the study itself is confirmatory"
+    )
+
+
 def test_comments_key_order_and_line_ends_do_not_break_a_lock(repository: Path) -> None:
     lock(repository)
     file = file_in(repository)

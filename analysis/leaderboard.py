@@ -1,7 +1,8 @@
 """Who leads at each declared budget: accuracy, paired difference to the baseline, rank interval, and the price.
 
-Promise: every planned arm has a row at every point. An arm that did not reach a budget with every run is
-shown with what is known, unranked and last; a diverged run is scored at the declared floor and counted.
+Promise: every planned arm has a row at every point. An arm that did not reach a budget with every run,
+or failed in one, is shown with what is known, unranked and last; a diverged run is scored at the declared floor and
+counted.
 Rows are per model and, with several, over all models (each seed's mean with equal weights).
 """
 
@@ -124,7 +125,9 @@ def _rows(
     here = readings.frame(model, point)
     accuracies = readings.accuracies(model, arms, point)
     sensitivity = accuracy_array(between, arms, model)
-    reached = np.array([readings.count(model, [arm], point, "not reached") == 0 for arm in arms])
+    # A failed run is no more missing by chance than one that fell short: the arm's other seeds cannot stand for it.
+    missing = [sum(readings.count(model, [arm], point, how) for how in ("not reached", "failed")) for arm in arms]
+    reached = np.array(missing) == 0
     ranks = rank_arms(np.where(reached[:, None], accuracies, np.nan), alpha)
     reference = arms.index(baseline)
     rows = []
@@ -185,7 +188,7 @@ def _table(rows: Sequence[LeaderboardRow]) -> Table:
         "Over/under: one update's size, in % of the budget: the meter beyond it, the policy's charge below it.",
     ]
     if any(row.rank is None for row in rows):
-        notes.append("No rank: no reading, or runs that did not reach the budget.")
+        notes.append("No rank: no reading, or runs that failed or did not reach the budget.")
     if point.in_hours:
         notes.append(HOURS_NOTE)
     return Table(

@@ -84,6 +84,17 @@ def test_an_arm_that_did_not_reach_the_budget_is_shown_last_and_unranked_whateve
     assert (rows[0].rank_low, rows[0].rank_high) == (1, 1)
 
 
+def test_an_arm_that_failed_in_some_seeds_does_not_rank_by_the_others(opened: Open) -> None:
+    study = SyntheticStudy(arms=("grpo", "fragile"), seeds=(1, 2, 3))
+    for seed in (1, 2, 3):
+        study.run("grpo", seed, {("updates", UPDATES): 0.5 + 0.01 * seed})
+    study.run("fragile", 1, {("updates", UPDATES): 0.9})
+    for seed in (2, 3):
+        study.run("fragile", seed, {}, status="failed")
+    rows = rows_at(leaderboard(opened(study)), "updates")
+    assert [(row.arm, row.rank, row.failed) for row in rows] == [("grpo", 1, 0), ("fragile", None, 2)]
+
+
 def test_a_diverged_run_is_scored_at_the_floor_counted_and_never_first(opened: Open) -> None:  # S8
     study = SyntheticStudy(seeds=(1, 2, 3))
     for seed in study.seeds:

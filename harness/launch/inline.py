@@ -5,7 +5,8 @@ nothing is isolated, so its hours are not comparable; an exception in a cell is 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from harness.launch.backend import Ended
@@ -29,8 +30,8 @@ class InlineBackend:
 
     def start(self, cell: CellFolder, threads: int, code_hash: str) -> Job:
         job = Job.create(cell, ["(inline)"], {"ISOBUDGET_CODE_HASH": code_hash})
-        os.environ["ISOBUDGET_CODE_HASH"] = code_hash
-        code = self._run_cell(cell.spec, self._runs, lambda: self._stopping)
+        with _in_environment("ISOBUDGET_CODE_HASH", code_hash):
+            code = self._run_cell(cell.spec, self._runs, lambda: self._stopping)
         job.record_exit(code)
         self._ended.append(Ended(job, code))
         return job
@@ -44,3 +45,17 @@ class InlineBackend:
 
     def kill(self) -> None:
         raise KeyboardInterrupt
+
+
+@contextmanager
+def _in_environment(name: str, value: str) -> Iterator[None]:
+    """Sets a variable as a worker finds it, and leaves no trace of it to what this process does next."""
+    before = os.environ.get(name)
+    os.environ[name] = value
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = before

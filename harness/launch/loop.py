@@ -10,7 +10,7 @@ import re
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 from harness.launch.backend import Backend
 from harness.launch.jobs import Job
@@ -223,6 +223,7 @@ class Loop:
         self.warn("code-changed", told)
         self.display.notice(told)
         self._code = now
+        self.facts = replace(self.facts, mode="exploratory", mode_reason="the code changed during the sweep")
         return True
 
     def _work(self) -> float:

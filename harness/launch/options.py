@@ -28,7 +28,7 @@ class SweepOptions:
     stop_on_failure: bool = False
     """Launch nothing more once a cell has failed."""
     allow_code_change: bool = False
-    """Go on when the code changes during the sweep; the study's log tells of it."""
+    """Go on when the code changes during the sweep; the study's log tells of it, and later cells are exploratory."""
     max_fruitless_launches: int = 3
     """A cell whose worker dies so often in a row without a new update counts as failed."""
     poll_seconds: float = 0.5

@@ -49,6 +49,9 @@ from harness.train.run import Parts, Run
 DEVICE: Final = "cpu"
 """Where cells run. Back ends do not assign GPUs yet, so none is used, whatever the machine has."""
 
+CODE_HASH_VARIABLE: Final = "ISOBUDGET_CODE_HASH"
+"""Set by whoever launches for a sweep: the code that the cell is to run."""
+
 PACKAGES: Final = ("torch", "transformers", "tokenizers", "safetensors", "numpy", "pyarrow", "reasoning-gym")
 """Recorded with each attempt: what can change a number."""
 
@@ -157,8 +160,9 @@ def _started(
     """The payload of `attempt_started`. How the sweep runs (its mode, its lock) is in launch.json beside the cell."""
     launch = {"mode": "exploratory", "mode_reason": "not started by a sweep", "lock_hash": None}
     launch |= {"code_commit": None, "code_dirty": None, "study": cell.study}
-    with suppress(FileNotFoundError):
-        launch |= json.loads(folder.launch.read_text())
+    if os.environ.get(CODE_HASH_VARIABLE):  # else an earlier sweep's promise would be lent to a start by hand
+        with suppress(FileNotFoundError):
+            launch |= json.loads(folder.launch.read_text())
     return {
         "cell": cell.id,
         "attempt": number,
@@ -182,7 +186,7 @@ def _completed(folder: CellFolder) -> bool:
 
 def _code_changed() -> bool:
     """A cell runs the code that its sweep started with, or not at all."""
-    expected = os.environ.get("ISOBUDGET_CODE_HASH")
+    expected = os.environ.get(CODE_HASH_VARIABLE)
     return bool(expected) and expected != code_hash()
 
 

@@ -212,6 +212,12 @@ def test_changed_code_goes_on_when_allowed_and_is_recorded(runs: RunsFolder) -> 
     assert seen == ["before", "after", "after"]
     warnings = [event["payload"] for event in study_events(runs) if event["kind"] == "warning"]
     assert [warning["code"] for warning in warnings] == ["code-changed"]
+    labels = [read_json(folder_of(runs, cell).launch) for cell in plan.cells]
+    assert [label["mode_reason"] for label in labels if label] == [
+        FACTS.mode_reason,
+        "the code changed during the sweep",
+        "the code changed during the sweep",
+    ]
 
 
 def test_a_second_sweep_at_once_says_who_runs_the_first_and_touches_nothing(runs: RunsFolder) -> None:

@@ -168,6 +168,15 @@ def test_a_stopped_run_checkpoints_and_goes_on(runs):
     assert not run.retraced
 
 
+def test_a_cell_started_by_hand_does_not_borrow_the_promise_of_an_earlier_sweep(runs, monkeypatch):
+    folder = write_cell(runs, scripted_content({"updates": 2}))
+    folder.launch.write_text(json.dumps({"mode": "confirmatory", "mode_reason": "", "lock_hash": "f" * 64}))
+    monkeypatch.delenv("ISOBUDGET_CODE_HASH", raising=False)
+    assert run_cell(folder.spec, runs) == EXIT_COMPLETED
+    started = read_events(folder.events(1)).events[0].payload
+    assert (started["mode"], started["mode_reason"]) == ("exploratory", "not started by a sweep")
+
+
 def test_somebody_elses_lease_is_respected(runs, capsys):
     folder = write_cell(runs, scripted_content(BUDGETS))
     lease = Lease.acquire(folder)

@@ -43,8 +43,9 @@ def code_state(package: Path = PACKAGE) -> CodeState:
     held = git(root, "ls-files", "--error-unmatch", package.name + "/__init__.py") is not None
     commit = git(root, "rev-parse", "HEAD") if held else None
     status = git(root, "status", "--porcelain", "--no-renames", "--", *DETERMINING) if commit else None
-    changed = tuple(line[3:] for line in (status or "").splitlines())
-    return CodeState(commit.strip() if commit else None, changed, code_hash(package))
+    if commit is None or status is None:  # what cannot be told is not called unchanged
+        return CodeState(None, (), code_hash(package))
+    return CodeState(commit.strip(), tuple(line[3:] for line in status.splitlines()), code_hash(package))
 
 
 def code_hash(package: Path = PACKAGE) -> str:

@@ -240,3 +240,15 @@ def test_a_git_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(repository, "_GIT_SECONDS", 0.2)
     assert git(tmp_path, "status") is None
+
+
+def test_code_whose_changes_git_cannot_tell_does_not_count_as_unchanged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "harness"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    commit(package)
+    assert code_state(package).commit is not None
+    monkeypatch.setattr(repository, "git", lambda *asked: None if "status" in asked else git(*asked))
+    assert code_state(package).commit is None

@@ -11,7 +11,8 @@ from fractions import Fraction
 from typing import Final
 
 _NUMBER: Final = re.compile(
-    r"(?P<digits>[-+]?(?:\d+(?:_\d+)*(?:\.\d*)?|\.\d+))(?:(?P<exponent>[eE][-+]?(?:0|[1-9]\d*))|(?P<suffix>[kKMBT]))?"
+    r"(?P<digits>[-+]?(?:\d+(?:_\d+)*(?:\.\d*)?|\.\d+))(?:(?P<exponent>[eE][-+]?(?:0|[1-9]\d*))|(?P<suffix>[kKMBT]))?",
+    re.ASCII,
 )
 _OTHER_BASE: Final = re.compile(r"0x[0-9a-fA-F]+|0o[0-7]+")
 _SUFFIXES: Final = {"k": 10**3, "K": 10**3, "M": 10**6, "B": 10**9, "T": 10**12}

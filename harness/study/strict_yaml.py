@@ -152,6 +152,9 @@ class _Builder:
         if isinstance(event, yaml.SequenceStartEvent):
             return self._sequence(path)
         if isinstance(event, yaml.ScalarEvent):
+            if not _is_text(event.value):
+                self._refuse(event, path, "half a character (a lone surrogate)", "plain text")
+                return None
             return event.value if event.style else _plain(event.value)
         return None  # an alias, refused above
 
@@ -166,6 +169,10 @@ class _Builder:
             key, at = event.value, (*path, event.value)
             if event.anchor or event.tag:
                 self._refuse(event, at, "an anchor or tag on a key", "a plain key")
+            if not _is_text(key):
+                self._refuse(event, path, "a key with half a character (a lone surrogate)", "a plain key")
+                self._skip()
+                continue
             if key in found:
                 first = self._document.keys[at]
                 self._refuse(
@@ -201,6 +208,11 @@ class _Builder:
         field_name = ".".join(map(str, path))
         where = f"{self._document.name}:{at.line}:{at.column}"
         self._document.problems.append(Problem(what, right, field_name, where))
+
+
+def _is_text(value: str) -> bool:
+    """Whether every character is whole: an escape such as "\\ud800" can spell half of one."""
+    return not any("\ud800" <= character <= "\udfff" for character in value)
 
 
 def _plain(text: str) -> Any:

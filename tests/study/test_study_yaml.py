@@ -130,3 +130,12 @@ def test_a_file_that_cannot_be_read_is_told_in_one_line(tmp_path: Path, raw: byt
     with pytest.raises(InputError) as caught:
         read_file(path, "study file")
     assert str(caught.value).startswith(f"{path}{told}")
+
+
+@pytest.mark.parametrize("text", ['a: "x\\ud800"', 'a: ["\\udfff"]', '"\\ud800": 1'])
+def test_half_a_character_is_refused_before_anything_writes_it(text: str) -> None:
+    assert "half a character" in refused(text)[0]
+
+
+def test_digits_of_other_scripts_are_text() -> None:
+    assert load("a: \u0661\u0662", "s.yaml").value == {"a": "\u0661\u0662"}

@@ -72,6 +72,8 @@ def budget_findings(study: Study, budgets: Mapping[str, float], milestones: Sequ
     for index, percentage in enumerate(study.evaluate.at):
         if not 0 < fraction_of(percentage) <= 1:
             yield Finding(("evaluate", "at", index), f"found {percentage}", "above 0% and at most 100%")
+    if not milestones:
+        yield Finding(("evaluate", "at"), "no run would ever be evaluated", "at least 100%")
     for milestone in milestones:
         if milestone.fraction and milestone.amount == 0:
             whole = amount_text(budgets[milestone.currency])

@@ -62,6 +62,10 @@ def warnings(path: Path) -> list[str]:
             "17:16: evaluate.at: 1% of 50 updates is 0",
         ),
         (
+            [("baseline: grpo", "evaluate: {at: []}\nbaseline: grpo")],
+            "17:16: evaluate.at: no run would ever be evaluated",
+        ),
+        (
             [("baseline: grpo", "charged: [continuation]\nbaseline: grpo")],
             "17:10: charged: nothing that is charged ever uses up the budget in generated_tokens",
         ),

@@ -11,7 +11,7 @@ from fractions import Fraction
 from typing import Final
 
 _NUMBER: Final = re.compile(
-    r"(?P<digits>[-+]?(?:\d+(?:_\d+)*(?:\.\d*)?|\.\d+))(?:(?P<exponent>[eE][-+]?(?:0|[1-9]\d*))|(?P<suffix>[kKMBT]))?",
+    r"(?P<digits>[-+]?(?:\d+(?:_\d+)*(?:\.\d*)?|\.\d+))(?:(?P<exponent>[eE](?:[-+]\d+|0|[1-9]\d*))|(?P<suffix>[kKMBT]))?",
     re.ASCII,
 )
 _OTHER_BASE: Final = re.compile(r"0x[0-9a-fA-F]+|0o[0-7]+")
@@ -43,7 +43,8 @@ def parse_number(text: str) -> WrittenInt | WrittenFloat | None:
     """The number that `text` spells, an integer whenever its value is whole; None when it spells none.
 
     Integers and floats of YAML 1.2's core schema, but no infinities and no NaN, with `_` between digits and
-    the suffixes k, M, B, T (thousand, million, 10^9, 10^12) besides. An exponent has no leading zero.
+    the suffixes k, M, B, T (thousand, million, 10^9, 10^12) besides. An exponent with a leading zero needs a
+    sign, as in `1e-05`: without one, as in `3e07`, the text is more likely part of a commit's hash.
     """
     if len(text) > _LONGEST:
         return None

@@ -196,7 +196,7 @@ def test_a_full_disk_costs_one_line_per_cell_and_the_sweep_goes_on_once_there_is
 
 def test_a_second_sweep_at_once_is_refused_and_tables_can_be_read_meanwhile(tmp_path: Path) -> None:
     """Long runs, so that there is a meanwhile; one worker, so that the other cells have not begun."""
-    study = replace(FLIP, seeds=2, budget_updates=400, problems=20)
+    study = replace(FLIP, seeds=2, budget_updates=4_000, problems=20)
     file, runs = study.write(tmp_path), RunsFolder(tmp_path / "runs")
     sweep = ("sweep", file, "--runs", runs.root)
     first = CellFolder(runs.cell(make_plan(load_study(file)).cells[0].id))

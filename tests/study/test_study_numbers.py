@@ -36,7 +36,8 @@ def test_whole_numbers_are_integers_however_they_are_written(text: str, value: i
 
 
 @pytest.mark.parametrize(
-    ("text", "value"), [("1e-3", 0.001), ("5e-4", 0.0005), (".5", 0.5), ("2.5", 2.5), ("-1.25", -1.25)]
+    ("text", "value"),
+    [("1e-3", 0.001), ("5e-4", 0.0005), ("1e-05", 0.00001), (".5", 0.5), ("2.5", 2.5), ("-1.25", -1.25)],
 )
 def test_fractions_are_floats(text: str, value: float) -> None:
     number = parse_number(text)
@@ -46,8 +47,8 @@ def test_fractions_are_floats(text: str, value: float) -> None:
 
 # fmt: off
 NO_NUMBERS = [
-    "695e0514", "1e400", "1e-400", "1__0", "_1", "1_", "12:30", "1,000", "1m", ".inf", ".nan", "-", "1e", "1e+", "--",
-    "0b1", "0o8", "", "1 k", "9" * 5_000, "0x" + "f" * 5_000,
+    "695e0514", "3e07", "1e400", "1e-400", "1__0", "_1", "1_", "12:30", "1,000", "1m", ".inf", ".nan", "-", "1e", "1e+",
+    "--", "0b1", "0o8", "", "1 k", "9" * 5_000, "0x" + "f" * 5_000,
 ]
 # fmt: on
 
@@ -60,8 +61,7 @@ def test_what_is_no_number_is_none(text: str) -> None:
 @given(st.floats(allow_nan=False, allow_infinity=False, max_value=1e300, min_value=-1e300))
 def test_floats_read_as_python_reads_them(value: float) -> None:
     text = repr(value)
-    exponent = text.partition("e")[2].lstrip("+-")
-    if not exponent.startswith("0") and len(exponent) < 3:
+    if abs(int(text.partition("e")[2] or 0)) <= 308:  # beyond it lie subnormal numbers
         number = parse_number(text)
         assert number is not None
         assert float(number) == value

@@ -60,6 +60,26 @@ def test_a_scripted_run_is_the_same_again_and_after_a_kill(budget: dict[str, Any
     assert_ledger_is_the_recount(cell, run)
 
 
+def test_evaluations_at_hours_leave_the_deterministic_history_alone(tmp_path: Path) -> None:
+    """When they fall due is the clock's; they are metered, recounted, and no part of what must repeat."""
+    with_hours = {"at": ["50%", "100%"], "cpu_hours": [1e-6, 4e-6, 1.6e-5]}
+    found = []
+    for name, evaluate in (("without", {"at": ["50%", "100%"]}), ("with", with_hours)):
+        runs = RunsFolder(tmp_path / name)
+        file = FLIP.write(tmp_path / name, budget={"generated_tokens": 4_000}, claims=[], evaluate=evaluate)
+        found.append(undisturbed(file, runs, "dense"))
+    without, hours = found
+    assert hours.history == without.history
+    runs = RunsFolder(tmp_path / "killed")
+    cell = planned(file, runs, "dense")
+    work_until_killed(cell, runs, update=11)
+    assert run_cell(cell.spec, runs) == EXIT_COMPLETED
+    run = fold_run(cell.path)
+    assert run.history == without.history
+    assert run.algorithmic["evaluation"]["samples"] > without.algorithmic["evaluation"]["samples"]
+    assert_ledger_is_the_recount(cell, run)
+
+
 @pytest.mark.parametrize("budget", REAL_BUDGETS, ids="-".join)
 def test_real_training_is_the_same_again_and_after_a_kill(
     budget: dict[str, Any], tmp_path: Path, chain_cache: Path

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast
+from transformers.utils import logging as transformers_logging
 
 from harness.errors import InputError
 from harness.models.torch_policy import TorchPolicy
@@ -21,6 +22,7 @@ def load_folder(folder: Path, dtype: torch.dtype = torch.float32, device: str = 
     _require(folder, "configuration", "config.json")
     _require(folder, "safetensors weights", "*.safetensors")
     _require(folder, "tokenizer", "tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt")
+    quiet()
     try:
         tokenizer = _tokenizer_class(folder).from_pretrained(folder, local_files_only=True, trust_remote_code=False)
         module = AutoModelForCausalLM.from_pretrained(
@@ -41,6 +43,11 @@ def load_folder(folder: Path, dtype: torch.dtype = torch.float32, device: str = 
             str(folder),
         )
     return TorchPolicy(module, tokenizer, device)
+
+
+def quiet() -> None:
+    """No progress bars of transformers: standard error is for what went wrong."""
+    transformers_logging.disable_progress_bar()
 
 
 def _tokenizer_class(folder: Path) -> Any:

@@ -21,7 +21,7 @@ from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 
 from harness.models.cache import cached
-from harness.models.folder import load_folder
+from harness.models.folder import load_folder, quiet
 from harness.models.presets import BuiltPolicy
 from harness.models.torch_policy import model_shape
 from harness.models.warm_start import Example, Student, Supervision, one_thread
@@ -116,6 +116,7 @@ def _make(task: ChainTask, recipe: Recipe, folder: Path) -> None:
         module = new_module(recipe, tokenizer)
         student = Student(module, model_shape(module), recipe.supervision)
         reached = _teach(student, task, recipe, tokenizer)
+    quiet()
     module.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     (folder / RECORD).write_text(json.dumps(student.record() | reached, indent=1) + "\n")

@@ -41,6 +41,8 @@ def test_a_saved_model_is_trained_on_a_reasoning_gym_data_set(tmp_path: Path) ->
     ran = isobudget("sweep", file, "--runs", runs.root, "--inline")
     assert ran.code == 0, ran.err
     assert "own-model: 2 done, 0 to do" in ran.out
+    notices = ("own-model: ", "started mine/", "done mine/", "warning: ")  # and nothing that libraries draw or say
+    assert [line for line in ran.complaints() if not line.startswith(notices)] == []
     for cell in cell_folders(runs):
         run = fold_run(cell.path)
         assert (run.status, run.updates, run.diverged) == ("completed", 3, False)

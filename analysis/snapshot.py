@@ -11,10 +11,17 @@ import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import duckdb
 import pandas as pd
+
+_NOTES: Final = """
+SELECT cell, told.key AS note, sum(CAST(told.value AS DOUBLE)) AS total
+FROM updates, json_each(updates.notes) AS told
+WHERE surviving AND cell IN (SELECT cell FROM planned_cells WHERE study = $study)
+GROUP BY ALL ORDER BY ALL
+"""
 
 
 class AnalysisError(Exception):
@@ -85,6 +92,8 @@ class Snapshot:
     """One row per (evaluation, milestone), surviving path only."""
     ledger: pd.DataFrame
     """One row per ledger event and kind, retraced work included (`surviving` false)."""
+    notes: pd.DataFrame
+    """cell, note, total: numbers that an arm told with its updates, summed over the surviving ones."""
     quarantined: int
     """Event logs of planned cells that could not be trusted, and were left out."""
 
@@ -170,6 +179,7 @@ def _read(connection: duckdb.DuckDBPyConnection, name: str | None, where: str) -
         runs=of_cells("runs", "cell"),
         evaluations=of_cells("evaluations", "cell, attempt, seq", "surviving"),
         ledger=of_cells("ledger", "cell, attempt, seq"),
+        notes=frame(_NOTES),
         quarantined=_quarantined(frame),
     )
 

@@ -27,6 +27,10 @@ class Spending:
     algorithmic_flops: float
     spent_flops: float
     spent_cpu_hours: float
+    continuations: int = 0
+    """Monte Carlo continuations sampled; those of states with equal prefixes once, where the arm merges them."""
+    continuations_unmerged: int = 0
+    """What they would have been without merging."""
 
     def flat(self) -> dict[str, Any]:
         """One level of names, for CSV."""
@@ -39,6 +43,8 @@ class Spending:
             "algorithmic_flops": self.algorithmic_flops,
             "spent_flops": self.spent_flops,
             "spent_cpu_hours": self.spent_cpu_hours,
+            "continuations": self.continuations,
+            "continuations_unmerged": self.continuations_unmerged,
         }
 
 
@@ -59,6 +65,7 @@ def spending_by_arm(snapshot: Snapshot) -> dict[tuple[str | None, str], Spending
             charged = rows["kind"].isin(snapshot.study.charged)
             by_kind = rows[surviving].groupby("kind")["generated_tokens"].sum()
             algorithmic, spent = rows[surviving & charged], rows[charged]
+            told = snapshot.notes[snapshot.notes["cell"].isin(mine["cell"])].groupby("note")["total"].sum()
             tokens, all_tokens = int(algorithmic["generated_tokens"].sum()), int(spent["generated_tokens"].sum())
             found[model, arm] = Spending(
                 runs=sum(cell in started for cell in mine["cell"]),
@@ -69,6 +76,8 @@ def spending_by_arm(snapshot: Snapshot) -> dict[tuple[str | None, str], Spending
                 algorithmic_flops=float(algorithmic["flops"].sum()),
                 spent_flops=float(spent["flops"].sum()),
                 spent_cpu_hours=float(spent["cpu_seconds"].sum()) / 3600,
+                continuations=int(told.get("continuations", 0)),
+                continuations_unmerged=int(told.get("continuations_unmerged", 0)),
             )
     return found
 
@@ -94,5 +103,11 @@ def spending_table(spent: Mapping[tuple[str, str], Spending]) -> list[Table]:
         )
         columns = ("arm", "runs", *kinds, "algorithmic", "retraced", "spent", "FLOPs", "CPU-hours")
         note = "Generated tokens by kind, whole runs; algorithmic and spent hold the charged kinds only."
-        tables.append(Table(f"{model}: what the runs spent", columns, rows, (note, HOURS_NOTE)))
+        merged = [
+            f"{arm}: {spending.continuations:,} continuations; {spending.continuations_unmerged:,} if equal prefixes "
+            "did not share theirs."
+            for arm, spending in arms.items()
+            if spending.continuations_unmerged
+        ]
+        tables.append(Table(f"{model}: what the runs spent", columns, rows, (note, *merged, HOURS_NOTE)))
     return tables

@@ -13,6 +13,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from harness.rollout.protocol import NotFinite
+
 
 class Uniforms:
     """u[t] of each row: number t of the Philox stream keyed by the row's 64-bit seed."""
@@ -41,6 +43,7 @@ def draw(logits: Tensor, uniforms: Tensor, temperature: float, top_p: float) -> 
     `logits` (rows, vocabulary), `uniforms` (rows,) float64 in [0, 1). The token is the first one, in the order of
     ids, whose cumulative probability exceeds u, so a u on a boundary belongs to the token above it. The
     log-probability is that of the distribution drawn from: after temperature, renormalised over the `top_p` nucleus.
+    NotFinite where logits that are not finite leave no distribution.
     Temperature 0 takes the highest logit, the lowest id among equals, with certainty: log-probability 0.
     """
     if temperature == 0:
@@ -53,6 +56,8 @@ def draw(logits: Tensor, uniforms: Tensor, temperature: float, top_p: float) -> 
     # u x total < total holds in floating point for u < 1, so the index below never leaves the vocabulary.
     target = uniforms[:, None] * cumulative[:, -1:]
     chosen = torch.searchsorted(cumulative, target, right=True)
+    if bool((chosen >= logits.shape[-1]).any()):  # only where the sum is not a number
+        raise NotFinite("the policy's logits are not finite")
     return chosen[:, 0], logprobs.gather(1, chosen)[:, 0]
 
 

@@ -59,9 +59,13 @@ class Sample:
     """How many of the prompt's tokens were not computed for this request, since another one shared them."""
 
 
+class NotFinite(Exception):
+    """The policy has diverged: its logits are no distribution to sample from, even where its weights are finite."""
+
+
 class Engine(Protocol):
     """Samples from the policy's current weights."""
 
     def generate(self, requests: Sequence[Request]) -> list[Sample]:
-        """One sample per request, in the order of the requests."""
+        """One sample per request, in the order of the requests. `NotFinite` where the policy has diverged."""
         ...

@@ -19,7 +19,7 @@ from harness.compute.meter import Meter
 from harness.compute.work import Work
 from harness.interventions.base import Conversation, Group, Intervention, Step
 from harness.models.policy import Policy
-from harness.rollout.protocol import Engine, Sampling
+from harness.rollout.protocol import Engine, NotFinite, Sampling
 from harness.study.cell import Cell, Milestone
 from harness.study.training import TrainingSpec
 from harness.tasks.base import Task
@@ -91,7 +91,11 @@ class Run:
         """Whether a step was taken; False: the last budget was exhausted at the barrier."""
         with self._parts.clock.phase("training"):
             step = self._next_step()
-            groups = converse(self._parts.intervention.collect(step), self._parts.engine)
+            try:
+                groups = converse(self._parts.intervention.collect(step), self._parts.engine)
+            except NotFinite:
+                self._end_diverged(step)
+                return False
             self._parts.intervention.advantages(groups)
             scale_advantages(groups, self._training)
             gradient = self._parts.learner.backward(groups, self._parts.work)
@@ -99,7 +103,7 @@ class Run:
             self._parts.record.ledger(step.update, prompts, step.graded)
             charge = self.charge()
             self._evaluate_due(charge, after_step=False)
-            if self._schedule.exhausted(charge):
+            if self.diverged or self._schedule.exhausted(charge):
                 return False
             learning_rate = self._learning_rate(step.update, charge)
             finite = self._parts.learner.step(learning_rate)
@@ -111,6 +115,12 @@ class Run:
         )
         self._evaluate_due(self._policy_charge, after_step=True)
         return True
+
+    def _end_diverged(self, step: Step) -> None:
+        """Weights can be finite and still give logits that are not: the policy in memory samples nothing more."""
+        self.diverged = True
+        self._parts.record.ledger(step.update, {}, {})
+        self._evaluate_due(self.charge(), after_step=False)
 
     def _next_step(self) -> Step:
         training = self._training
@@ -126,9 +136,7 @@ class Run:
 
     def _evaluate_due(self, charge: Charge, *, after_step: bool) -> None:
         due = self._schedule.due(charge, after_step=after_step)
-        if self.diverged:  # no later policy can be sampled: every milestone still to come scores the declared floor
-            due += [m for m in self._schedule.open() if m.amount <= self._budgets.get(m.currency, 0)]
-        if due:
+        if due or self.diverged:
             self._evaluate_policy(due, charge)
 
     def _evaluate_policy(self, due: list[Milestone], charge: Charge) -> None:
@@ -136,7 +144,14 @@ class Run:
         with parts.clock.phase("evaluation"):
             result = None
             if not self.diverged:
-                result = evaluate(spec, parts.policy, parts.engine, parts.task, self._seed)
+                try:
+                    result = evaluate(spec, parts.policy, parts.engine, parts.task, self._seed)
+                except NotFinite:
+                    self.diverged = True
+            if self.diverged:  # no later policy can be sampled: milestones still to come score the declared floor
+                due = due + [m for m in self._schedule.open() if m.amount <= self._budgets.get(m.currency, 0)]
+                if not due:
+                    return
             prompts = {index: problem.prompt for index, problem in enumerate(parts.task.pool(spec["pool"]))}
             parts.record.evaluation(result, due, self._policy_charge, charge, spec, prompts)
 

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.rollout.draw import Uniforms, draw, nucleus
+from harness.rollout.protocol import NotFinite
 
 PROBABILITIES = [0.5, 0.25, 0.125, 0.125]
 
@@ -94,3 +95,10 @@ def test_a_row_s_uniforms_are_the_philox_stream_of_its_seed_in_order() -> None:
     uniforms = Uniforms([seed], steps)
     expected = np.random.Generator(np.random.Philox(key=seed)).random(steps)
     assert [float(uniforms.at(step)[0]) for step in range(steps)] == expected.tolist()
+
+
+@pytest.mark.parametrize("broken", [math.nan, math.inf])
+@pytest.mark.parametrize("top_p", [1.0, 0.9])
+def test_logits_that_are_no_distribution_are_told_apart_from_a_crash(broken: float, top_p: float) -> None:
+    with pytest.raises(NotFinite):
+        draw(torch.tensor([[0.0, 1.0], [0.0, broken]]), torch.tensor([0.5, 0.5]).double(), 1.0, top_p)

@@ -14,7 +14,8 @@ from support.faults import Faults, Killed
 from harness.events.fold import fold_run
 from harness.events.reader import read_events
 from harness.layout import RunsFolder
-from harness.models.scripted import planted_accuracy
+from harness.models.scripted import ScriptedEngine, planted_accuracy
+from harness.rollout.protocol import NotFinite
 from harness.rollout.sidecar import recount
 from harness.seeds import hashed_seed
 from harness.train.attempt import run_cell
@@ -184,6 +185,29 @@ def test_somebody_elses_lease_is_respected(runs, capsys):
     assert not folder.attempt_numbers()
     lease.release()
     assert run_cell(folder.spec, runs) == EXIT_COMPLETED
+
+
+@pytest.mark.parametrize("purpose", ["rollout", "continuation", "evaluation"])
+def test_a_policy_that_cannot_be_sampled_from_has_diverged_and_scores_the_floor(runs, monkeypatch, purpose):
+    """Weights can be finite and their logits not: that is an outcome of the arm, not a crash."""
+    generate = ScriptedEngine.generate
+
+    def diverging(self, requests):
+        if self._policy.skill > 0.12 and requests[0].purpose == purpose:
+            raise NotFinite
+        return generate(self, requests)
+
+    monkeypatch.setattr(ScriptedEngine, "generate", diverging)
+    budgets = {"generated_tokens": 10 * 2 * TOKENS_PER_UPDATE, "updates": 10}
+    folder = write_cell(runs, scripted_content(budgets, continuations=1))
+    assert run_cell(folder.spec, runs) == EXIT_COMPLETED
+    run = fold_run(folder.path)
+    assert (run.status, run.diverged) == ("completed", True)
+    told = evaluations(folder)
+    scored = [(m["currency"], m["amount"]) for event in told for m in event.payload["milestones"]]
+    assert sorted(scored) == sorted((m["currency"], m["amount"]) for m in scripted_content(budgets)["milestones"])
+    assert all(event.payload["diverged"] == (event.payload["updates"] > 2) for event in told)
+    assert [event.payload["accuracy"] for event in told if event.payload["diverged"]] == [0.0]
 
 
 def test_a_crash_is_told_with_its_reason(runs, monkeypatch, capsys):

@@ -99,7 +99,7 @@ def _attempt(cell: Cell, folder: CellFolder, runs: RunsFolder, lease: Lease, sto
         try:
             with _heartbeat(events, lease, meter) as lost:
                 run = _build(cell, folder, runs, number, checkpoint, record, meter, clock)
-                status = run.train(lambda: stop() or lost())
+                status = run.train(stop, lost)
             reason = "asked to stop" if status == "interrupted" else "every budget is exhausted"
             code = EXIT_COMPLETED if status == "completed" else EXIT_INTERRUPTED
         except InputError as error:

@@ -69,9 +69,14 @@ class Run:
         self._policy_charge: Charge = parts.record.charge(0)
         self._last_checkpoint = 0
 
-    def train(self, stop: Callable[[], bool]) -> str:
-        """Trains until every budget is exhausted ("completed") or `stop` says so ("interrupted")."""
+    def train(self, stop: Callable[[], bool], lost: Callable[[], bool] = lambda: False) -> str:
+        """Trains until every budget is exhausted ("completed") or `stop` or `lost` says so ("interrupted").
+
+        `lost`: the cell is somebody else's by now, and so are its checkpoints.
+        """
         while not (self.diverged or self._schedule.exhausted(self.charge())):
+            if lost():
+                return "interrupted"
             if stop():
                 if self.updates > self._last_checkpoint:
                     self.save()

@@ -6,6 +6,7 @@ import os
 import resource
 import subprocess
 import sys
+import time
 
 import pytest
 from support.cells import scripted_content, write_cell
@@ -176,6 +177,21 @@ def test_a_cell_started_by_hand_does_not_borrow_the_promise_of_an_earlier_sweep(
     assert run_cell(folder.spec, runs) == EXIT_COMPLETED
     started = read_events(folder.events(1)).events[0].payload
     assert (started["mode"], started["mode_reason"]) == ("exploratory", "not started by a sweep")
+
+
+def test_a_worker_that_lost_its_lease_leaves_the_checkpoints_to_its_successor(runs, monkeypatch):
+    monkeypatch.setattr("harness.train.attempt.HEARTBEAT_SECONDS", 0.01)
+    folder = write_cell(runs, scripted_content({"updates": 2}, training={"checkpoint_every_updates": 100}))
+    generate = ScriptedEngine.generate
+
+    def robbed(self, requests):
+        folder.lease.unlink(missing_ok=True)
+        time.sleep(0.2)
+        return generate(self, requests)
+
+    monkeypatch.setattr(ScriptedEngine, "generate", robbed)
+    assert run_cell(folder.spec, runs) == EXIT_INTERRUPTED
+    assert not folder.checkpoints.exists()
 
 
 def test_somebody_elses_lease_is_respected(runs, capsys):

@@ -149,4 +149,4 @@ class CellFolder:
         """Attempts on disk, ascending; empty when the cell was never started."""
         if not self.attempts.is_dir():
             return []
-        return sorted(int(entry.name) for entry in self.attempts.iterdir() if entry.name.isdigit())
+        return sorted(int(entry.name) for entry in self.attempts.iterdir() if re.fullmatch("[0-9]+", entry.name))

@@ -6,6 +6,7 @@ of a launch after the one that made it has died. A launch is not an attempt: it 
 
 from __future__ import annotations
 
+import re
 import signal
 import time
 from dataclasses import asdict, dataclass
@@ -122,5 +123,5 @@ def jobs(cell: CellFolder) -> list[Job]:
     """The launches of a cell, oldest first."""
     if not cell.jobs.is_dir():
         return []
-    found = [Job(entry) for entry in cell.jobs.iterdir() if entry.name.isdigit()]
+    found = [Job(entry) for entry in cell.jobs.iterdir() if re.fullmatch("[0-9]+", entry.name)]
     return sorted(found, key=lambda job: job.number)

@@ -166,7 +166,7 @@ def _files_on_disk(runs: RunsFolder) -> Iterator[_File]:
     # All paths are listed before any log is read: an attempt on the list resumed from lines written before.
     for path in runs.attempt_logs():
         attempt = path.parent
-        if attempt.name.isdigit():
+        if attempt.name.isascii() and attempt.name.isdigit():
             cell = attempt.parent.parent.name
             yield _File(_relative(runs, path), "attempt", cell, int(attempt.name), None)
     for path in runs.study_logs():

@@ -18,6 +18,8 @@ from harness.errors import InputError
 from harness.layout import RunsFolder
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from analysis.tables import Result
     from harness.study.load import LoadedStudy
 
@@ -98,6 +100,7 @@ def plan(
     from harness.launch.states import STATUSES, cell_state
     from harness.layout import CellFolder
     from harness.store.durations import mean_seconds_by_arm
+    from harness.study.lock import mode_of
     from harness.study.milestones import amount_text
     from harness.study.plan import expected_seconds, make_plan
 
@@ -130,6 +133,8 @@ def plan(
         if cells:
             for cell in members:
                 print(f"  {cell.id}  {cell.arm:<24} {states[cell.id]}")
+    mode = mode_of(loaded, folder)
+    print(f"a sweep now would be {mode.name}: {mode.reason}")
     counts = {status: list(states.values()).count(status) for status in STATUSES}
     print(", ".join(f"{count} {status}" for status, count in counts.items() if count))
     expected = "unknown until one run of each arm is done" if seconds is None else f"about {spoken(seconds)}"
@@ -192,8 +197,11 @@ def sweep(
     loaded = _load(study)
     check_task(loaded)
     folder = _runs(runs).create()
+    collect_events(folder)  # before anything is launched, so that logs removed since are missed, not mistaken
     mode, state = mode_of(loaded, folder), code_state()
     facts = LaunchFacts(mode.name, mode.reason, mode.lock_hash, state.commit, state.dirty)
+    if not as_json:
+        print(f"{loaded.name}: {mode.name}: {mode.reason}", file=sys.stderr)
     result = run_sweep(
         make_plan(loaded),
         folder,
@@ -209,13 +217,18 @@ def sweep(
     publish(folder)
     if as_json:
         _print_json({"sweep": _plain(result), "mode": mode.name, "mode_reason": mode.reason})
-    elif result.completed and not no_report:
+    elif result.completed and not result.stopped and not no_report:
         _report(folder, loaded.name)
     raise typer.Exit(result.exit_code)
 
 
 @app.command()
-def status(study: StudyFile, runs: Runs = None, as_json: Json = False) -> None:
+def status(
+    study: StudyFile,
+    runs: Runs = None,
+    cells: Annotated[bool, typer.Option("--cells", help="List every cell, also those that are done.")] = False,
+    as_json: Json = False,
+) -> None:
     """Show where each cell of a study stands, and why failed ones failed."""
     from harness.launch.states import STATUSES, cell_state
     from harness.layout import CellFolder
@@ -235,7 +248,7 @@ def status(study: StudyFile, runs: Runs = None, as_json: Json = False) -> None:
     counts = {status: sum(state.status == status for _, state in states) for status in STATUSES}
     print(f"{loaded.name}: " + ", ".join(f"{count} {status}" for status, count in counts.items() if count))
     for cell, state in states:
-        if state.status != "done":
+        if cells or state.status != "done":
             reason = f"  {state.reason}" if state.reason else ""
             print(f"  {cell.id}  {cell.model}/{cell.arm}/{cell.seed}  {state.status}{reason}")
 
@@ -303,12 +316,10 @@ def leaderboard(
 @app.command()
 def flips(study: StudyName, runs: Runs = None, fmt: TableFormat = Format.TERMINAL, as_json: Json = False) -> None:
     """Which pairs change places between equal updates and equal compute, and how surely."""
-    import numpy as np
-
     from analysis.rank_flips import rank_flips
 
-    generator = np.random.default_rng(_resampling_seed(study))
-    _print_result(rank_flips(_snapshot(runs, study, "flips"), generator), fmt, as_json)
+    snapshot = _snapshot(runs, study, "flips")
+    _print_result(rank_flips(snapshot, _resampling(snapshot.study.study)), fmt, as_json)
 
 
 @app.command()
@@ -326,10 +337,12 @@ def curves(
     runs: Runs = None,
     as_json: Json = False,
 ) -> None:
-    """Draw accuracy against updates beside accuracy against tokens."""
+    """Draw accuracy against updates beside accuracy against tokens, and each other currency with milestones."""
     from analysis.figures import save_curves
 
-    save_curves(_snapshot(runs, study, "curves"), out)
+    snapshot = _snapshot(runs, study, "curves")
+    out.parent.mkdir(parents=True, exist_ok=True)
+    save_curves(snapshot, out)
     if as_json:
         _print_json({"path": str(out)})
     else:
@@ -337,9 +350,7 @@ def curves(
 
 
 def _report(folder: RunsFolder, study: str) -> None:
-    """Prints the three tables and writes them, with the figure, under reports/<study>/."""
-    import numpy as np
-
+    """Prints verdicts, leaderboards and flips, and writes them, with the figure, under reports/<study>/."""
     from analysis.figures import save_curves
     from analysis.leaderboard import leaderboard as lead
     from analysis.rank_flips import rank_flips
@@ -351,9 +362,9 @@ def _report(folder: RunsFolder, study: str) -> None:
     target = folder.report(study)
     target.mkdir(parents=True, exist_ok=True)
     results: dict[str, Result] = {
-        "leaderboard": lead(snapshot),
-        "flips": rank_flips(snapshot, np.random.default_rng(_resampling_seed(study))),
         "verdicts": judge(snapshot),
+        "leaderboard": lead(snapshot),
+        "flips": rank_flips(snapshot, _resampling(study)),
     }
     _log_analysis(folder, study, "report")
     for name, result in results.items():
@@ -378,12 +389,18 @@ def _snapshot(runs: Path | None, study: str, command: str) -> Any:
     from harness.store.collector import publish
 
     folder = _runs(runs)
-    name = _study_name(study)
+    name, file_hash = _study_name(study)
     if folder.cells.is_dir():
         report = collect_events(folder, wait=False)
         if report.events or report.messages or not folder.snapshot.is_file():
             publish(folder, wait=False)
     snapshot = Snapshot.open(folder.snapshot, name)
+    swept_hash = snapshot.study.plan.get("study_hash")
+    if file_hash and swept_hash and file_hash != swept_hash:
+        told = (
+            f"{study} is {file_hash[:12]} now, these results are of {swept_hash[:12]}: it was changed since its sweep"
+        )
+        print(f"warning: {told}", file=sys.stderr)
     _log_analysis(folder, name, command)
     return snapshot
 
@@ -395,14 +412,21 @@ def _log_analysis(folder: RunsFolder, study: str, command: str) -> None:
         log.append("analysis", {"study": study, "command": command})
 
 
-def _resampling_seed(study: str) -> int:
+def _resampling(study: str) -> np.random.Generator:
+    """The same resamples for the same study, whoever asks."""
+    import numpy as np
+
     from harness.seeds import hashed_seed
 
-    return hashed_seed("resampling", _study_name(study))
+    return np.random.default_rng(hashed_seed("resampling", study))
 
 
-def _study_name(study: str) -> str:
-    return _load(Path(study)).name if study.endswith((".yaml", ".yml")) else study
+def _study_name(study: str) -> tuple[str, str | None]:
+    """The study's name, and its hash where a file was given."""
+    if study.endswith((".yaml", ".yml")):
+        loaded = _load(Path(study))
+        return loaded.name, loaded.hash
+    return study, None
 
 
 def _load(path: Path) -> LoadedStudy:

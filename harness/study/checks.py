@@ -101,7 +101,16 @@ def least_update_tokens(study: Study, arm: Arm) -> int:
 
 
 def arm_findings(study: Study) -> Iterator[Finding]:
-    """Arms that are one arm under two names."""
+    """Arms that are one arm under two names, or that can never be right."""
+    shortest = study.task.least_answer_tokens()
+    limits: dict[KeyPath, int] = {("training", "max_new_tokens"): study.training.max_new_tokens}
+    for name, arm in study.arms.items():
+        if "max_new_tokens" in arm.overrides.model_fields_set:
+            limits["arms", name, "training", "max_new_tokens"] = arm.overrides.max_new_tokens
+    for path, limit in limits.items():
+        if limit < shortest:
+            what = f"{limit} tokens are too few for any right answer"
+            yield Finding(path, what, f"the task's shortest right answer takes {shortest}")
     first_with: dict[str, str] = {}
     for name, arm in study.arms.items():
         other = first_with.setdefault(canonical_hash(arm_content(study, arm)), name)

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
+from harness.compute.kinds import KINDS
 from harness.errors import Problem
 from harness.seeds import hashed_seed
 from harness.study.cell import RESULT_VERSION, Cell, Milestone
@@ -75,6 +76,8 @@ class Plan:
         return {
             **{name: resolved[name] for name in (*same, "charged", "budgets", "seeds", "claims")},
             **{name: resolved[name] for name in ("training", "task", "evaluate", "threads")},
+            "study_hash": self.loaded.hash,
+            "not_charged": [kind for kind in KINDS if kind not in resolved["charged"]],
             "milestones": [
                 {**point, "budgeted": point["currency"] in self.loaded.budgets} for point in resolved["milestones"]
             ],

@@ -44,7 +44,7 @@ class TrainingSpec(Spec):
     """Of rollouts and continuations."""
     top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
     """Nucleus of rollouts and continuations; 1 keeps the whole distribution."""
-    learning_rate: Annotated[float, Field(gt=0)] = 1e-3
+    learning_rate: Annotated[float, Field(gt=0, le=1e6)] = 1e-3
     """Adam's, before decay and warm-up."""
     decay: Literal["none", "linear", "cosine"] = "none"
     """Of the learning rate, on the fraction spent of the budget named by `decay_over`."""
@@ -60,12 +60,12 @@ class TrainingSpec(Spec):
     """Gradients are clipped to this 2-norm."""
     advantage_scale: Literal["none", "rms", "group-std"] = "group-std"
     """none; unit root mean square over the update's trained tokens; or each group's outcome standard
-    deviation (Bessel's correction) plus `scale_epsilon`."""
+    deviation (Bessel's correction) plus `scale_epsilon`, a group of equal outcomes being left unscaled."""
     scale_epsilon: Annotated[float, Field(gt=0)] = 1e-6
     """Added to the divisor of `advantage_scale`."""
     loss_denominator: Literal["token-mean", "sequence-mean", "constant"] = "token-mean"
     """token-mean: over all trained tokens of the update; sequence-mean: within a rollout, then over rollouts;
-    constant: rollouts x `max_new_tokens` (Dr. GRPO)."""
+    constant: rollouts, truncated ones included, x `max_new_tokens` (Dr. GRPO)."""
     mask_truncated: bool = False
     """Whether truncated rollouts get no gradient."""
     micro_batch_tokens: Positive = 16_384

@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.metadata
 import json
 import os
+import shutil
 import sys
 import threading
 import traceback
@@ -88,6 +89,10 @@ def run_cell(cell_json: Path, runs: RunsFolder, stop: Callable[[], bool] = lambd
 def _attempt(cell: Cell, folder: CellFolder, runs: RunsFolder, lease: Lease, stop: Callable[[], bool]) -> int:
     number = (folder.attempt_numbers() or [0])[-1] + 1
     checkpoint, damaged = checkpoints.load_newest(folder.checkpoints)
+    if checkpoint is not None and not folder.events(checkpoint.attempt).exists():
+        damaged.append(f"checkpoint {checkpoint.name}: the log of its attempt is gone, so the run starts afresh")
+        shutil.rmtree(folder.checkpoints)
+        checkpoint = None
     clock, meter = Clock(), Meter()
     with EventWriter(folder.events(number), exclusive=True) as events:
         events.append("attempt_started", _started(cell, folder, number, checkpoint))
@@ -180,7 +185,8 @@ def _completed(folder: CellFolder) -> bool:
     numbers = folder.attempt_numbers()
     if not numbers:
         return False
-    events = read_events(folder.events(numbers[-1])).events
+    log = folder.events(numbers[-1])
+    events = read_events(log).events if log.exists() else []
     return bool(events) and events[-1].kind == "finished" and events[-1].payload["status"] == "completed"
 
 
@@ -205,7 +211,7 @@ def _heartbeat(events: EventWriter, lease: Lease, meter: Meter) -> Iterator[Call
                 print(f"isobudget: {error}", file=sys.stderr)
                 lost.set()
                 return
-            except EventLogError as error:  # the run itself will meet the same trouble, and tell of it
+            except (EventLogError, OSError) as error:  # the run itself will meet the same trouble, and tell of it
                 print(f"isobudget: no heartbeat: {error}", file=sys.stderr)
 
     thread = threading.Thread(target=beat, name="heartbeat", daemon=True)

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from harness.interventions.base import Group
 from harness.study.training import TrainingSpec
-from harness.train.advantages import advantage_of
+from harness.train.advantages import advantage_of, trained_rollouts
 
 
 @dataclass(frozen=True)
@@ -35,19 +35,15 @@ class Row:
 
 def loss_rows(groups: Sequence[Group], training: TrainingSpec) -> list[Row]:
     """The update's trained rollouts with the weight of each token. Rollouts that get no gradient are left out."""
-    trained = [
-        rollout
-        for group in groups
-        for rollout in group.rollouts
-        if rollout.trainable and not (training.mask_truncated and rollout.sample.finish_reason == "length")
-    ]
+    trained = trained_rollouts(groups, training)
+    trainable = sum(rollout.trainable for group in groups for rollout in group.rollouts)
     tokens = sum(len(rollout.sample.token_ids) for rollout in trained)
     rows = []
     for rollout in trained:
         denominator = {
             "token-mean": tokens,
             "sequence-mean": len(trained) * len(rollout.sample.token_ids),
-            "constant": len(trained) * training.max_new_tokens,
+            "constant": trainable * training.max_new_tokens,
         }[training.loss_denominator]
         weights = tuple((advantage_of(rollout) / denominator).tolist())
         rows.append(Row(rollout.request.prompt_ids, rollout.sample.token_ids, weights))

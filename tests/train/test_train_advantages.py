@@ -57,3 +57,22 @@ def test_zero_variance_share_counts_groups_with_equal_outcomes():
 def test_a_forgotten_advantage_is_an_error_not_a_zero():
     with pytest.raises(RuntimeError, match="one advantage per token"):
         scale_advantages([group(1.0, 0.0)], TrainingSpec(advantage_scale="rms"))
+
+
+def test_step_values_of_a_group_of_equal_outcomes_are_left_unscaled_by_group_std():
+    alike, mixed = group(1.0, 1.0), group(1.0, 0.0)
+    for rollouts in (alike.rollouts, mixed.rollouts):
+        for rollout in rollouts:
+            rollout.advantage_T = np.array([0.25, -0.5])
+    scale_advantages([alike, mixed], TrainingSpec(advantage_scale="group-std"))
+    assert advantages([alike]).tolist() == [0.25, -0.5] * 2
+    assert advantages([mixed]) == pytest.approx(np.array([0.25, -0.5] * 2) / np.sqrt(0.5), rel=1e-5)
+
+
+def test_masked_rollouts_are_no_part_of_the_update_whose_root_mean_square_is_one():
+    groups = [group(1.0, 0.0)]
+    kept, cut = groups[0].rollouts
+    kept.advantage_T, cut.advantage_T = np.array([2.0, 2.0]), np.array([100.0, 100.0])
+    cut.sample = type(cut.sample)(cut.sample.token_ids, cut.sample.logprobs, "length")
+    scale_advantages(groups, TrainingSpec(advantage_scale="rms", mask_truncated=True))
+    assert kept.advantage_T == pytest.approx([1.0, 1.0], rel=1e-5)

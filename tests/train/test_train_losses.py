@@ -95,3 +95,13 @@ def test_truncated_rollouts_are_masked_only_when_declared():
     cut.sample = type(cut.sample)(cut.sample.token_ids, cut.sample.logprobs, "length")
     assert len(loss_rows(groups, TrainingSpec(mask_truncated=False))) == 2
     assert len(loss_rows(groups, TrainingSpec(mask_truncated=True))) == 1
+
+
+def test_a_constant_denominator_does_not_depend_on_what_is_masked():
+    groups = [group(1.0, 0.0)]
+    for rollout in groups[0].rollouts:
+        rollout.advantage_T = np.ones(2)
+    cut = groups[0].rollouts[0]
+    cut.sample = type(cut.sample)(cut.sample.token_ids, cut.sample.logprobs, "length")
+    (row,) = loss_rows(groups, TrainingSpec(loss_denominator="constant", mask_truncated=True, max_new_tokens=10))
+    assert row.weights == pytest.approx([1 / 20, 1 / 20])

@@ -4,6 +4,7 @@ import json
 import math
 import os
 import resource
+import shutil
 import subprocess
 import sys
 import time
@@ -192,6 +193,17 @@ def test_a_worker_that_lost_its_lease_leaves_the_checkpoints_to_its_successor(ru
     monkeypatch.setattr(ScriptedEngine, "generate", robbed)
     assert run_cell(folder.spec, runs) == EXIT_INTERRUPTED
     assert not folder.checkpoints.exists()
+
+
+@pytest.mark.parametrize("gone", ["attempts/1/events.jsonl", "attempts"])
+def test_a_run_whose_log_was_removed_starts_afresh(runs, gone):
+    folder = write_cell(runs, scripted_content(BUDGETS))
+    assert run_cell(folder.spec, runs) == EXIT_COMPLETED
+    whole = fold_run(folder.path).history
+    lost = folder.path / gone
+    shutil.rmtree(lost) if lost.is_dir() else lost.unlink()
+    assert run_cell(folder.spec, runs) == EXIT_COMPLETED
+    assert fold_run(folder.path).history == whole
 
 
 def test_somebody_elses_lease_is_respected(runs, capsys):

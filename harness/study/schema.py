@@ -39,6 +39,7 @@ from harness.tasks.registry import TASKS
 NAME_PATTERN: Final = f"^{SAFE_NAME}$"
 MAX_SEED: Final = 2**53
 """Seeds stay whole in every JSON reader."""
+MAX_SEEDS: Final = 10_000
 
 
 def _without_repeats(values: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -109,9 +110,9 @@ _ModelInput: Any = Literal[*PRESETS] | Model
 class SeedRange(Spec):
     """Consecutive seeds."""
 
-    first: Annotated[int, Field(ge=0, le=MAX_SEED)]
+    first: Annotated[int, Field(ge=0, le=MAX_SEED - MAX_SEEDS)]
     """The first seed."""
-    count: Annotated[int, Field(gt=0, le=10_000)]
+    count: Annotated[int, Field(gt=0, le=MAX_SEEDS)]
     """How many."""
 
 

@@ -21,20 +21,12 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter
 
 from analysis.at_budget import HOUR_CURRENCIES
 from analysis.curves import bands, curves
+from analysis.points import CURRENCY_NAMES
 from analysis.snapshot import AnalysisError, Snapshot
 from analysis.tables import HOURS_NOTE, Heading, count
 
 COLOURS: Final = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 MARKERS: Final = ("o", "s", "^", "D", "v", "P", "X", "<", ">")
-
-_AXES: Final = {
-    "updates": "updates",
-    "generated_tokens": "generated tokens",
-    "flops": "FLOPs",
-    "gpu_hours": "GPU-hours",
-    "cpu_hours": "CPU-hours",
-}
-"""Panels, in this order, as far as a study has milestones in the currency."""
 
 _SETTINGS: Final[Any] = {
     "svg.hashsalt": "isobudget",
@@ -69,7 +61,7 @@ def save_curves(snapshot: Snapshot, path: str | os.PathLike[str]) -> Path:
 
 def _draw(snapshot: Snapshot, values: pd.DataFrame) -> Figure:
     models, arms = snapshot.models, snapshot.arm_names
-    currencies = [currency for currency in _AXES if (values["currency"] == currency).any()]
+    currencies = [currency for currency in CURRENCY_NAMES if (values["currency"] == currency).any()]
     looks = {arm: (COLOURS[i % len(COLOURS)], MARKERS[i % len(MARKERS)]) for i, arm in enumerate(arms)}
     size = (3.3 * len(currencies) + 0.6, 2.7 * len(models) + 1.0)
     figure = Figure(figsize=size, layout="constrained")
@@ -85,7 +77,7 @@ def _draw(snapshot: Snapshot, values: pd.DataFrame) -> Figure:
             for arm in arms:
                 _draw_arm(axes, seeds[seeds["arm"] == arm], mean[mean["arm"] == arm], *looks[arm])
             budgets = snapshot.budgets.loc[snapshot.budgets["currency"] == currency, "amount"]
-            _dress(axes, seeds["amount"], budgets, _AXES[currency])
+            _dress(axes, seeds["amount"], budgets, CURRENCY_NAMES[currency])
         panels[row, 0].set_ylabel(f"{model}\naccuracy (%)" if len(models) > 1 else "accuracy (%)")
     handles = [
         Line2D([], [], color=colour, marker=marker, markersize=4, linewidth=2, label=arm)

@@ -6,14 +6,14 @@ uses is marked. Source of the rules: docs/method.md, section 3.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Literal
 
 import numpy as np
 
-from analysis.points import Point, equal_updates, milestones_in
+from analysis.points import CURRENCY_NAMES, Point, equal_updates, milestones_in
 from analysis.readings import ALL_MODELS, Readings
 from analysis.statistics.flips import flip_p_value
 from analysis.statistics.multiplicity import benjamini_hochberg
@@ -114,42 +114,52 @@ def _mean(differences: Floats) -> float:
     return float(differences.mean()) if differences.size else float("nan")
 
 
-def grid_tables(grid: tuple[GridRow, ...]) -> list[Table]:
-    """One matrix per model and currency: pairs and updates down, compute across, the leaders' signs at each."""
-    matrices: dict[tuple[str, str], list[GridRow]] = {}
-    for row in grid:
-        matrices.setdefault((row.model, row.currency), []).append(row)
-    return [_matrix(rows) for rows in matrices.values()]
+def grid_tables(grid: tuple[GridRow, ...], pairs: Mapping[tuple[str, str], Sequence[tuple[str, str]]]) -> list[Table]:
+    """One matrix per model and currency: pairs and updates down, compute across, the leaders' signs at each.
+
+    pairs: of a model and currency, the pairs of arms in the order and direction that the main table shows.
+    """
+    return [
+        _matrix([row for row in grid if (row.model, row.currency) == key], shown)
+        for key, shown in pairs.items()
+        if any((row.model, row.currency) == key for row in grid)
+    ]
 
 
-def _matrix(rows: list[GridRow]) -> Table:
+def _matrix(rows: list[GridRow], pairs: Sequence[tuple[str, str]]) -> Table:
     lines: dict[tuple[str, float], dict[float, str]] = {}
-    for row in rows:
-        lines.setdefault((f"{row.a} - {row.b}", row.updates), {})[row.amount] = _symbol(row)
+    for pair in pairs:
+        for row in rows:
+            if {row.a, row.b} == set(pair):
+                lines.setdefault((" - ".join(pair), row.updates), {})[row.amount] = _symbol(row, pair)
     points = [Point(rows[0].currency, amount) for amount in sorted({row.amount for row in rows})]
     notes = [
         "Leader at equal updates, then at equal compute: + the first arm of the pair, - the second.",
-        "* certain on this exploratory grid (Benjamini-Hochberg); [ ] the point of the main table; · not evaluable.",
+        "* certain: corrected over the whole grid (Benjamini-Hochberg), so as a rule stricter than the main table's "
+        "test of its one point, which is in [ ]; · not evaluable.",
     ]
     if points[0].in_hours:
         notes.append(HOURS_NOTE)
     return Table(
-        title=f"{rows[0].model}: flips over updates and {rows[0].currency}",
+        title=f"{rows[0].model}: flips over updates and {CURRENCY_NAMES[rows[0].currency]}",
         columns=("pair", "updates", *(point.short for point in points)),
         rows=tuple(
             (pair, f"{updates:,.0f}", *(symbols[point.amount] for point in points))
             for (pair, updates), symbols in lines.items()
         ),
         notes=tuple(notes),
+        detail=True,
     )
 
 
-def _symbol(row: GridRow) -> str:
+def _symbol(row: GridRow, pair: tuple[str, str]) -> str:
+    """The leaders' signs, with + for the first of `pair`, whichever comes first in the row."""
+    sign = 1 if row.a == pair[0] else -1
     if row.kind == "not evaluable":
         text = "·"
     else:
         text = "".join(
-            "+" if difference > 0 else "-" if difference < 0 else "0"
+            "+" if sign * difference > 0 else "-" if sign * difference < 0 else "0"
             for difference in (row.difference_updates_points, row.difference_compute_points)
         )
         text += "*" if row.kind == "certain" else ""

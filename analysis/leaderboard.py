@@ -22,7 +22,7 @@ from analysis.snapshot import Snapshot
 from analysis.spending import Spending, spending_by_arm, spending_table
 from analysis.statistics.paired import paired_test
 from analysis.statistics.ranks import Rank, rank_arms
-from analysis.tables import HOURS_NOTE, Heading, Table, interval, percent
+from analysis.tables import HOURS_NOTE, Heading, Table, degenerate_note, interval, percent
 
 
 @dataclass(frozen=True)
@@ -182,20 +182,25 @@ def _mean(values: np.ndarray) -> float:
 def _table(rows: Sequence[LeaderboardRow]) -> Table:
     point = Point(rows[0].currency, rows[0].amount, rows[0].origin)
     baseline = next(row.arm for row in rows if row.baseline)
+    cells = tuple(_cells(row, point) for row in rows)
     notes = [
-        f"Difference to {baseline} in points, with its t interval over paired seeds.",
         "Rank, its interval, tie group: arms that share a letter cannot be told apart (pairwise tests, unadjusted).",
-        "Over/under: one update's size, in % of the budget: the meter beyond it, the policy's charge below it.",
     ]
     if any(row.rank is None for row in rows):
         notes.append("No rank: no reading, or runs that failed or did not reach the budget.")
+    notes += [
+        f"Difference to {baseline} in points, with its t interval over paired seeds.",
+        *degenerate_note(cells),
+        "Past: how far the meter had run beyond the budget when the policy was evaluated; unused: what of the budget "
+        "that policy had not spent; both in % of the budget.",
+    ]
     if point.in_hours:
         notes.append(HOURS_NOTE)
     return Table(
         title=f"{rows[0].model} at {point}"
         + (" (no budget: a milestone of the grid)" if point.origin == "grid" else ""),
-        columns=("arm", "rank", "accuracy %", "difference", "seeds", "over/under", "remarks"),
-        rows=tuple(_cells(row, point) for row in rows),
+        columns=("arm", "rank", "accuracy %", "difference", "seeds", "past / unused %", "remarks"),
+        rows=cells,
         notes=tuple(notes),
     )
 
@@ -208,13 +213,13 @@ def _cells(row: LeaderboardRow, point: Point) -> tuple[str, ...]:
         percent(row.accuracy),
         "baseline" if row.baseline else difference,
         f"{row.seeds_done}/{row.seeds_planned}",
-        f"{_share(row.overshoot, point)}/{_share(row.undershoot, point)}",
+        f"{_share(row.overshoot, point)} / {_share(row.undershoot, point)}",
         remarks(row),
     )
 
 
 def _share(amount: float, point: Point) -> str:
-    return "–" if np.isnan(amount) else f"{100 * amount / point.amount:.1f}%"
+    return "–" if np.isnan(amount) else f"{100 * amount / point.amount:.1f}"
 
 
 def remarks(row: LeaderboardRow) -> str:
@@ -223,6 +228,6 @@ def remarks(row: LeaderboardRow) -> str:
         "not reached": row.not_reached,
         "diverged": row.diverged,
         "failed": row.failed,
-        "in unfinished blocks": row.left_out,
+        f"run{'' if row.left_out == 1 else 's'} in unfinished blocks": row.left_out,
     }
     return ", ".join(f"{number} {what}" for what, number in counts.items() if number)

@@ -8,11 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import pandas as pd
 
 from analysis.at_budget import HOUR_CURRENCIES, at_budget
 from analysis.snapshot import Snapshot
+
+CURRENCY_NAMES: Final = {
+    "updates": "updates",
+    "generated_tokens": "generated tokens",
+    "flops": "FLOPs",
+    "gpu_hours": "GPU-hours",
+    "cpu_hours": "CPU-hours",
+}
+"""What people read, in the order of the figure's panels; data keep the keys."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +45,7 @@ class Point:
         return f"{self.amount:.4g}" if self.in_hours or self.currency == "flops" else f"{self.amount:,.0f}"
 
     def __str__(self) -> str:
-        return f"{self.short} {'FLOPs' if self.currency == 'flops' else self.currency}"
+        return f"{self.short} {CURRENCY_NAMES[self.currency]}"
 
 
 def declared_points(snapshot: Snapshot) -> list[Point]:

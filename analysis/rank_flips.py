@@ -20,7 +20,7 @@ from analysis.readings import ALL_MODELS, Readings
 from analysis.snapshot import Snapshot
 from analysis.statistics.flips import adjusted_flip_p_values, flip_share, rank_agreement
 from analysis.statistics.paired import Floats, complete_pairs, paired_test, t_p_value
-from analysis.tables import HOURS_NOTE, Heading, Table, interval, p_value
+from analysis.tables import HOURS_NOTE, Heading, Table, degenerate_note, interval, p_value
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,9 @@ class RankFlips:
     def tables(self) -> list[Table]:
         """Flips per model, rank agreement, and the grid."""
         agreement = [_agreement_table(self.agreements)] if self.agreements else []
-        return [*_flip_tables(self), *agreement, *grid_tables(self.grid)]
+        shown = _shown(self)
+        pairs = {(rows[0].model, rows[0].currency): [(row.a, row.b) for row in rows] for rows in shown}
+        return [*(_flip_table(rows, self) for rows in shown), *agreement, *grid_tables(self.grid, pairs)]
 
 
 def rank_flips(snapshot: Snapshot, generator: np.random.Generator) -> RankFlips:
@@ -223,30 +225,36 @@ def _agreement(
     ]
 
 
-def _flip_tables(flips: RankFlips) -> list[Table]:
-    """A table per model and point of compute; a line per pair: of its two directions the one that may flip."""
+def _shown(flips: RankFlips) -> list[list[FlipRow]]:
+    """The rows of each main table: one table per model and point of compute."""
     groups: dict[tuple[str, str, float], list[FlipRow]] = {}
     for row in flips.rows:
         groups.setdefault((row.model, row.currency, row.amount), []).append(row)
-    return [_flip_table(rows, flips) for rows in groups.values()]
+    return [_one_a_pair(rows) for rows in groups.values()]
 
 
-def _flip_table(rows: list[FlipRow], flips: RankFlips) -> Table:
+def _one_a_pair(rows: list[FlipRow]) -> list[FlipRow]:
+    """Of each pair's two directions the one that may flip."""
     pairs: dict[frozenset[str], FlipRow] = {}
     for row in sorted(rows, key=lambda row: (row.p_adjusted, row.kind != "possible")):
         pairs.setdefault(frozenset((row.a, row.b)), row)
-    shown = sorted(pairs.values(), key=rows.index)
+    return sorted(pairs.values(), key=rows.index)
+
+
+def _flip_table(rows: list[FlipRow], flips: RankFlips) -> Table:
+    cells = tuple(_cells(row) for row in rows)
     compute = Point(rows[0].currency, rows[0].amount)
-    common = {_updates(row) for row in shown}
+    common = {_updates(row) for row in rows}
     level = f"{100 * (1 - flips.alpha):g} %"
     notes = [
         f"Who leads, and by how many points: first arm - second, paired over seeds, with its {level} t interval.",
+        *degenerate_note(cells),
         f"Certain: intersection-union p at most {flips.alpha:g}, by Holm over pairs, directions and models, the "
         "compute side also over the points of compute. Possible: estimates of opposite sign.",
         "Share: of joint resamples of the seeds, those that flip in that direction.",
     ]
     if not all(row.updates_declared for row in rows):
-        pairs_at = ", ".join(f"{row.a} - {row.b} at {_updates(row)}" for row in shown)
+        pairs_at = ", ".join(f"{row.a} - {row.b} at {_updates(row)}" for row in rows)
         notes.append(
             "Equal updates are not declared: exploratory default, what the pair's costlier arm made within the "
             f"budget ({pairs_at})."
@@ -256,7 +264,7 @@ def _flip_table(rows: list[FlipRow], flips: RankFlips) -> Table:
     return Table(
         title=f"{rows[0].model}: {common.pop() if len(common) == 1 else 'equal'} updates against {compute}",
         columns=("pair", "at equal updates", "at equal compute", "flip", "p", "share"),
-        rows=tuple(_cells(row) for row in shown),
+        rows=cells,
         notes=tuple(notes),
     )
 
@@ -264,13 +272,14 @@ def _flip_table(rows: list[FlipRow], flips: RankFlips) -> Table:
 def _cells(row: FlipRow) -> tuple[str, ...]:
     first = interval(row.difference_updates_points, row.low_updates_points, row.high_updates_points)
     second = interval(row.difference_compute_points, row.low_compute_points, row.high_compute_points)
+    flips = row.kind in ("certain", "possible") and not np.isnan(row.resample_share)
     return (
         f"{row.a} - {row.b}",
         f"{_leader(row, row.difference_updates_points)} {first}",
         f"{_leader(row, row.difference_compute_points)} {second}",
         row.kind,
         p_value(row.p_adjusted),
-        "–" if np.isnan(row.resample_share) else f"{row.resample_share:.2f}",
+        f"{row.resample_share:.2f}" if flips else "–",
     )
 
 
@@ -287,7 +296,8 @@ def _leader(row: FlipRow, difference: float) -> str:
 def _agreement_table(agreements: tuple[Agreement, ...]) -> Table:
     points = [Point(row.currency, row.amount) for row in agreements]
     note = (
-        "Both from disjoint halves of the seeds, averaged over splits; agreement at its floor is what seeds alone do."
+        "Tau well below the noise floor: the two rankings differ by more than seeds explain; near the floor: they do "
+        "not. Both are of rankings from disjoint halves of the seeds, averaged over splits."
     )
     rows = tuple(
         (

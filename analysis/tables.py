@@ -11,8 +11,9 @@ import io
 import json
 import math
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any, Final, Protocol
 
 from rich.box import SIMPLE_HEAD
@@ -25,6 +26,7 @@ from analysis.snapshot import AnalysisError, Snapshot
 HOURS_NOTE: Final = (
     "Hours are read from a clock: they are not reproducible to the bit, unlike tokens, FLOPs and updates."
 )
+_DEGENERATE: Final = "(degenerate)"
 
 
 @dataclass(frozen=True)
@@ -36,13 +38,15 @@ class Heading:
     mode: str
     mode_reason: str
     charged: tuple[str, ...]
+    not_charged: tuple[str, ...] | None
+    """The other kinds of work; None when the plan does not list them."""
     notes: tuple[str, ...] = ()
     """On the data as a whole: unfinished blocks, logs left out."""
 
     @classmethod
     def of(cls, snapshot: Snapshot, *notes: str) -> Heading:
         """The heading of a snapshot's study; `notes` come before the ones on the data."""
-        label = snapshot.label
+        label, rest = snapshot.label, snapshot.study.plan.get("not_charged")
         on_data = []
         if snapshot.quarantined:
             on_data.append(f"{snapshot.quarantined} event logs could not be trusted and are left out.")
@@ -52,6 +56,7 @@ class Heading:
             mode=label.mode,
             mode_reason=label.reason,
             charged=snapshot.study.charged,
+            not_charged=None if rest is None else tuple(rest),
             notes=(*notes, *on_data),
         )
 
@@ -59,7 +64,10 @@ class Heading:
     def caption(self) -> str:
         """Mode and charges in one line."""
         mode = f"{self.mode}: {self.mode_reason}" if self.mode_reason else self.mode
-        return f"study {self.study} · {mode} · charged: {', '.join(self.charged)}"
+        charged = ", ".join(self.charged)
+        if self.not_charged is not None:
+            charged = f"all but {', '.join(self.not_charged)}" if self.not_charged else "all"
+        return f"study {self.study} · {mode} · charged: {charged}"
 
 
 @dataclass(frozen=True)
@@ -70,6 +78,8 @@ class Table:
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     notes: tuple[str, ...] = ()
+    detail: bool = False
+    """True: left out where a summary is asked for."""
 
 
 class Result(Protocol):
@@ -88,18 +98,23 @@ class Result(Protocol):
         """Everything, as plain values."""
 
 
-def render(result: Result, fmt: str = "terminal", width: int | None = None) -> str:
-    """The result as text in one of `FORMATS`; `width` in characters, by default the terminal's."""
+def render(result: Result, fmt: str = "terminal", width: int | None = None, details: bool = True) -> str:
+    """The result as text in one of `FORMATS`; `width` in characters, by default the terminal's.
+
+    details: False names the tables of details instead of printing them (terminal only).
+    """
     if fmt not in FORMATS:
         raise AnalysisError(f"there is no format {fmt!r}", f"one of {', '.join(FORMATS)}")
-    return _terminal(result, width) if fmt == "terminal" else FORMATS[fmt](result)
+    return _terminal(result, width, details) if fmt == "terminal" else FORMATS[fmt](result)
 
 
-def _terminal(result: Result, width: int | None = None) -> str:
+def _terminal(result: Result, width: int | None = None, details: bool = True) -> str:
     out = io.StringIO()
     width = width or shutil.get_terminal_size(fallback=(110, 24)).columns
     console = Console(file=out, width=width, color_system=None, highlight=False, emoji=False)
-    for table in result.tables():
+    tables = result.tables()
+    shown = [table for table in tables if details or not table.detail]
+    for table, following in zip_longest(shown, shown[1:]):
         drawn = RichTable(
             title=Text(table.title),
             title_justify="left",
@@ -113,12 +128,16 @@ def _terminal(result: Result, width: int | None = None) -> str:
         for row in table.rows:
             drawn.add_row(*(Text(cell) for cell in row))
         console.print(drawn)
-        for line in (result.heading.caption, *table.notes):
+        later = following.notes if following else ()
+        for line in (result.heading.caption, *(note for note in table.notes if note not in later)):
             console.print(Text(line))
         console.print()
+    for table in tables:
+        if table not in shown:
+            console.print(Text(f"Not shown here: {table.title}."))
     for note in _closing(result):
         console.print(Text(note))
-    return out.getvalue()
+    return "\n".join(line.rstrip() for line in out.getvalue().splitlines()).rstrip() + "\n"
 
 
 def _markdown(result: Result) -> str:
@@ -204,7 +223,13 @@ def interval(mean: float, low: float, high: float) -> str:
     """A difference with its interval, in points; without one, the value and the word that says so."""
     if math.isnan(mean):
         return "–"
-    return f"{mean:+.1f} (degenerate)" if math.isnan(low) else f"{mean:+.1f} [{low:+.1f}, {high:+.1f}]"
+    return f"{mean:+.1f} {_DEGENERATE}" if math.isnan(low) else f"{mean:+.1f} [{low:+.1f}, {high:+.1f}]"
+
+
+def degenerate_note(rows: Iterable[Sequence[str]]) -> tuple[str, ...]:
+    """The note that explains an `interval` without one; empty where all `rows` of cells have theirs."""
+    found = any(cell.endswith(_DEGENERATE) for row in rows for cell in row)
+    return ("Degenerate: one seed, or no spread over seeds: no interval.",) if found else ()
 
 
 def p_value(p: float) -> str:

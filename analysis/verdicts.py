@@ -20,7 +20,7 @@ from analysis.statistics.equivalence import equivalence_p_value, outside_p_value
 from analysis.statistics.flips import flip_contradiction_p_value, flip_p_value
 from analysis.statistics.multiplicity import holm
 from analysis.statistics.paired import Floats, complete_pairs, paired_test, t_p_value
-from analysis.tables import HOURS_NOTE, Heading, Table, interval, p_value
+from analysis.tables import HOURS_NOTE, Heading, Table, degenerate_note, interval, p_value
 
 Decision = Literal["supported", "contradicted", "equivalent", "inconclusive", "not evaluable"]
 
@@ -93,18 +93,25 @@ class Verdicts:
         """One table, a line per claim."""
         if not self.rows:
             return [Table("Verdicts", ("claim",), (), ("The study declares no claims.",))]
+        cells = tuple(_cells(row) for row in self.rows)
         adjusted = "Holm's adjustment" if self.correction == "holm" else "no adjustment"
         notes = [
-            f"p: small supports the claim; {adjusted} over the plan's {len(self.rows)} claims; alpha {self.alpha:g}. "
-            "How a verdict comes about: docs/verdicts.md."
+            f"{row.claim}: " + (f"{row.statement} ({row.text})" if row.statement else row.text) for row in self.rows
         ]
-        notes += [f"{row.claim}: {row.text}" + (f" ({row.statement})" if row.statement else "") for row in self.rows]
         notes += [f"{row.claim}, not evaluable: {row.reason}" for row in self.rows if row.reason]
         notes += [f"{row.claim}: {', '.join(row.flags)}" for row in self.rows if row.flags]
+        notes += [
+            "a - b: the claim's first arm minus its second, in points of accuracy, with its t interval over paired "
+            "seeds; a rank flip has a second point.",
+            *degenerate_note(cells),
+            f"p: small supports the claim; {adjusted} over the plan's {len(self.rows)} claims; alpha {self.alpha:g}. "
+            "How a verdict comes about: docs/verdicts.md.",
+            "Seeds: complete pairs of those planned; in favour: seeds whose own difference is as claimed.",
+        ]
         if any(currency in HOUR_CURRENCIES for row in self.rows for currency in (row.currency, row.then_currency)):
             notes.append(HOURS_NOTE)
-        columns = ("claim", "model", "verdict", "difference", "then", "p", "seeds", "in favour")
-        return [Table("Verdicts", columns, tuple(_cells(row) for row in self.rows), tuple(notes))]
+        columns = ("claim", "model", "verdict", "a - b", "a - b at 2nd point", "p", "seeds", "in favour")
+        return [Table("Verdicts", columns, cells, tuple(notes))]
 
 
 def verdicts(snapshot: Snapshot) -> Verdicts:

@@ -31,6 +31,8 @@ class SyntheticStudy:
     alpha: float = 0.05
     correction: str = "holm"
     floor: float = 0.0
+    plan: Mapping[str, Any] = field(default_factory=dict)
+    """Further keys of the plan record."""
     rows: dict[str, list[tuple[Any, ...]]] = field(default_factory=dict)
 
     def cell(self, model: str, arm: str, seed: int) -> str:
@@ -108,7 +110,7 @@ class SyntheticStudy:
             self.add(
                 "studies", "s", "A synthetic study", "", self.arms[0], self.alpha, self.correction, self.mode,
                 self.mode_reason, "hash", "commit", False, ["rollout", "continuation"],
-                json.dumps({"evaluate": {"diverged_accuracy": self.floor}}),
+                json.dumps({"evaluate": {"diverged_accuracy": self.floor}, **self.plan}),
             )  # fmt: skip
             for currency, amount in self.budgets.items():
                 self.add("budgets", "s", currency, amount)

@@ -144,7 +144,35 @@ def test_the_grid_shows_where_the_flip_begins_and_marks_the_declared_point(
     assert {at: r.kind for at, r in grid.items() if at[1] == TOKENS / 2} == {(25, 500): "none", (50, 500): "none"}
     assert {at: r.kind for at, r in grid.items() if at[1] == TOKENS} == {(25, 1000): "certain", (50, 1000): "certain"}
     assert [at for at, r in grid.items() if r.declared] == [(UPDATES, TOKENS)]
-    assert "[-+*]" in render(flips)
+    assert "[+-*]" in render(flips)  # of mc - grpo, as the main table has it
+
+
+def test_the_grid_has_the_main_tables_pairs_in_its_order_and_direction(
+    opened: Open, generator: np.random.Generator
+) -> None:
+    flips = rank_flips(opened(SyntheticStudy(arms=("grpo", "mc", "half")).fill(planted)), generator)
+    main, _, grid = flips.tables()
+    assert list(dict.fromkeys(line[0] for line in grid.rows)) == [line[0] for line in main.rows]
+    # Planted, at every point: mc leads grpo in updates only, half trails both everywhere.
+    expected = {"grpo - half": "++", "half - grpo": "--", "mc - grpo": "+-*", "mc - half": "++", "half - mc": "--"}
+    for pair, _, *cells in grid.rows:
+        assert {cell.strip("[]") for cell in cells} == {expected[pair]}
+    assert "mc - grpo" in {line[0] for line in main.rows}
+
+
+def test_a_summary_names_the_grid_instead_of_printing_it(opened: Open, generator: np.random.Generator) -> None:
+    flips = rank_flips(opened(SyntheticStudy().fill(planted)), generator)
+    whole, short = (render(flips, width=200, details=details) for details in (True, False))
+    assert "[+-*]" in whole and "Not shown" not in whole
+    assert "[+-*]" not in short
+    assert "Kendall's tau" in short
+    assert "Not shown here: tiny: flips over updates and generated tokens." in short
+
+
+def test_only_a_pair_that_may_flip_shows_its_share(opened: Open, generator: np.random.Generator) -> None:
+    flips = rank_flips(opened(SyntheticStudy(arms=("grpo", "mc", "half")).fill(planted)), generator)
+    shares = {line[3]: line[5] for line in flips.tables()[0].rows}
+    assert shares == {"certain": "1.00", "none": "–"}
 
 
 def test_the_same_generator_gives_the_same_tables(opened: Open) -> None:

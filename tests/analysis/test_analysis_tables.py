@@ -6,13 +6,15 @@ import csv
 import io
 import json
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
 import pytest
 from synthetic_study import SyntheticStudy
 
 from analysis.leaderboard import leaderboard
 from analysis.snapshot import AnalysisError, Snapshot
-from analysis.tables import count, interval, p_value, percent, plain, render
+from analysis.tables import Heading, Table, count, interval, p_value, percent, plain, render
 
 NAN = float("nan")
 
@@ -67,6 +69,56 @@ def test_markdown_rows_all_have_the_columns_of_their_header(awkward: Snapshot) -
         elif widths:
             assert len(set(widths)) == 1
             widths = []
+
+
+@pytest.mark.parametrize(
+    ("plan", "expected"),
+    [
+        ({}, "charged: rollout, continuation"),
+        ({"not_charged": ["evaluation", "warm_start"]}, "charged: all but evaluation, warm_start"),
+        ({"not_charged": []}, "charged: all"),
+    ],
+)
+def test_the_caption_names_the_kinds_that_are_not_charged_where_the_plan_lists_them(
+    opened: Callable[[SyntheticStudy], Snapshot], plan: dict[str, Any], expected: str
+) -> None:
+    board = leaderboard(opened(SyntheticStudy(plan=plan).fill(lambda m, arm, seed, c, a: 0.01 * (seed % 7))))
+    captions = [line for line in render(board, width=200).splitlines() if line.startswith("study s")]
+    assert captions == [f"study s · confirmatory · {expected}"] * len(board.tables())
+
+
+def test_terminal_lines_end_without_blanks(awkward: Snapshot) -> None:
+    text = render(leaderboard(awkward), "terminal", width=90)
+    assert [line for line in text.splitlines() if line != line.rstrip()] == []
+    assert text.endswith("\n") and not text.endswith("\n\n")
+
+
+@dataclass(frozen=True)
+class Noted:
+    """A result of three tables, with these notes."""
+
+    notes: tuple[tuple[str, ...], ...]
+
+    @property
+    def heading(self) -> Heading:
+        return Heading("s", "", "confirmatory", "", ("rollout",), None)
+
+    def tables(self) -> list[Table]:
+        return [Table(f"table {number}", ("column",), (), notes) for number, notes in enumerate(self.notes)]
+
+    def records(self) -> list[dict[str, Any]]:
+        return []
+
+    def to_json(self) -> dict[str, Any]:
+        return {}
+
+
+def test_the_terminal_prints_a_note_of_consecutive_tables_once_under_the_last_of_them() -> None:
+    result = Noted((("same", "first"), ("same",), ("other",), ("same",)))
+    kept = ("table 0", "table 1", "table 2", "table 3", "same", "first", "other")
+    lines = [line.strip() for line in render(result).splitlines() if line.strip() in kept]
+    assert lines == ["table 0", "first", "table 1", "same", "table 2", "other", "table 3", "same"]
+    assert render(result, "markdown").count("same") == 3
 
 
 def test_an_unknown_format_is_refused_with_the_known_ones(awkward: Snapshot) -> None:

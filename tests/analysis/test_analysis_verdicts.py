@@ -180,7 +180,7 @@ def test_runs_that_did_not_reach_a_point_leave_the_claim_undecided_however_good_
         made.run("grpo", seed, {("generated_tokens", TOKENS): 0.3 + 0.01 * (seed % 4)})
         made.run("mc", seed, {("generated_tokens", TOKENS): 0.9} if seed > 102 else {})
     row = only(verdicts(opened(made)))
-    assert (row.verdict, row.reason) == ("not evaluable", "runs that did not reach 1,000 generated_tokens: 2")
+    assert (row.verdict, row.reason) == ("not evaluable", "runs that did not reach 1,000 generated tokens: 2")
 
 
 def test_hours_of_different_devices_are_not_compared(opened: Open) -> None:
@@ -243,6 +243,14 @@ def test_every_format_shows_verdict_mode_and_reason(opened: Open) -> None:
     assert [row["verdict"] for row in found["rows"]] == ["supported", "not evaluable"]
     assert found["rows"][1]["p"] is None
     assert render(result, "csv").count("\n") == 3
+
+
+def test_the_notes_open_with_what_each_claim_states(opened: Open) -> None:
+    text = "accuracy(mc) > accuracy(grpo) at 50 updates"
+    stated = {**GREATER, "statement": "mc beats grpo", "text": text}
+    [table] = verdicts(opened(study(3.0, 0.0, stated, {**GREATER, "id": "H2", "text": text}))).tables()
+    assert table.notes[:2] == (f"H1: mc beats grpo ({text})", f"H2: {text}")
+    assert {"a - b", "a - b at 2nd point"} < set(table.columns)
 
 
 def test_a_study_without_claims_has_an_empty_table(opened: Open) -> None:

@@ -89,7 +89,7 @@ def flip_grid(readings: Readings, computes: Sequence[Point]) -> tuple[GridRow, .
 
 def _reached(readings: Readings, model: str | None, pair: tuple[str, str], point: Point) -> Floats:
     """Complete differences at a point; none where a run did not reach it."""
-    if readings.count(model, pair, point, "not reached"):
+    if readings.missing(model, pair, point):
         return np.empty(0)
     return complete_pairs(readings.differences(model, *pair, point))
 

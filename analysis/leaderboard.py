@@ -125,9 +125,7 @@ def _rows(
     here = readings.frame(model, point)
     accuracies = readings.accuracies(model, arms, point)
     sensitivity = accuracy_array(between, arms, model)
-    # A failed run is no more missing by chance than one that fell short: the arm's other seeds cannot stand for it.
-    missing = [sum(readings.count(model, [arm], point, how) for how in ("not reached", "failed")) for arm in arms]
-    reached = np.array(missing) == 0
+    reached = np.array([readings.missing(model, [arm], point) == 0 for arm in arms])
     ranks = rank_arms(np.where(reached[:, None], accuracies, np.nan), alpha)
     reference = arms.index(baseline)
     rows = []

@@ -57,7 +57,7 @@ class FlipRow:
     """Of joint resamples of the seeds, those in which a leads at equal updates and trails at equal compute."""
     kind: Kind
     """certain: p_adjusted <= alpha; possible: the estimates have opposite signs, a ahead first; not evaluable:
-    no pairs at one of the points, or runs that did not reach it."""
+    no pairs at one of the points, or runs that failed or did not reach it."""
 
 
 @dataclass(frozen=True)
@@ -143,14 +143,13 @@ def _row(
     at_updates = readings.differences(model, *pair, updates) if updates else np.full_like(at_compute, np.nan)
     both = ~np.isnan(at_updates) & ~np.isnan(at_compute)
     first, second = paired_test(at_updates, 1 - alpha), paired_test(at_compute, 1 - alpha)
-    # Runs that did not come so far are not missing by chance: their pairs cannot be left out of a test.
-    unreached = any(readings.count(model, pair, point, "not reached") for point in (updates, compute) if point)
+    lost = any(readings.missing(model, pair, point) for point in (updates, compute) if point)
     p_updates, p_compute = float("nan"), float("nan")
-    if not unreached:
+    if not lost:
         p_updates = float(t_p_value(complete_pairs(at_updates), 0.0, "greater"))
         p_compute = float(t_p_value(complete_pairs(at_compute), 0.0, "less"))
     kind: Kind = "none"
-    if unreached or not first.n or not second.n:
+    if lost or not first.n or not second.n:
         kind = "not evaluable"
     elif first.mean > 0 > second.mean:
         kind = "possible"

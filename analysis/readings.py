@@ -66,6 +66,14 @@ class Readings:
         models = self.snapshot.models if model is None else [model]
         return sum(self._counts[key].get((name, arm, status), 0) for name in models for arm in arms)
 
+    def missing(self, model: str | None, arms: Sequence[str], point: Point) -> int:
+        """Ended runs of these arms without a reading: they failed, or did not come so far.
+
+        Neither is missing by chance, so the other seeds cannot stand for them, in a rank or in a test.
+        """
+        lost: tuple[Status, ...] = ("not reached", "failed")
+        return sum(self.count(model, arms, point, how) for how in lost)
+
     def left_out(self, model: str | None, point: Point) -> int:
         """Blocks that count for no arm at a point, because one of their cells has not come so far yet."""
         frame = self.frame(model, point)

@@ -127,7 +127,9 @@ class Snapshot:
             another = self.attempts["lock_hash"] != self.study.lock_hash
             others = self.attempts[another].assign(mode="under another lock")
         if others.empty:
-            return Label(self.study.mode, self.study.mode_reason)
+            codes = self.attempts["code_hash"].nunique()
+            mixed = f"runs were made on {codes} versions of the code" if codes > 1 else ""
+            return Label(self.study.mode, "; ".join(part for part in (self.study.mode_reason, mixed) if part))
         modes = " and ".join(sorted(set(others["mode"].fillna("unlabelled"))))
         how = modes if modes == "under another lock" else f"as {modes}"
         told = f"{others['cell'].nunique()} of {self.attempts['cell'].nunique()} runs were made {how}"

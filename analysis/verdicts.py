@@ -228,6 +228,8 @@ def _obstacle(readings: Readings, model: str | None, pair: tuple[str, str], poin
     for point in points:
         if unreached := readings.count(model, pair, point, "not reached"):
             return f"runs that did not reach {point}: {unreached}"
+        if failed := readings.count(model, pair, point, "failed"):
+            return f"failed runs: {failed}"
         devices = readings.devices(model, pair)
         if point.in_hours and len(devices) > 1:
             return f"hours of different devices do not compare: {', '.join(devices)}"
@@ -248,8 +250,6 @@ def _flags(readings: Readings, model: str | None, pair: tuple[str, str], points:
     flags = [] if label.mode == "confirmatory" else [label.mode]
     if runs := max(readings.count(model, pair, point, "diverged") for point in points):
         flags.append(f"diverged runs, scored at the floor: {runs}")
-    if runs := max(readings.count(model, pair, point, "failed") for point in points):
-        flags.append(f"failed runs: {runs}")
     if waiting := max(readings.left_out(model, point) for point in points):
         flags.append(f"interim, unfinished blocks: {waiting}")
     return tuple(flags)

@@ -368,7 +368,7 @@ def _report(folder: RunsFolder, study: str) -> None:
     }
     _log_analysis(folder, study, "report")
     for name, result in results.items():
-        print(render(result, "terminal"))
+        print(render(result, "terminal", details=False))
         for suffix, fmt in (("md", "markdown"), ("csv", "csv"), ("json", "json")):
             (target / f"{name}.{suffix}").write_text(render(result, fmt))
     for suffix in ("svg", "png"):

@@ -206,17 +206,26 @@ def test_a_claim_without_a_model_is_judged_on_each_seeds_mean_over_models(opened
     assert (second.model, second.verdict) == ("y", "contradicted")
 
 
+def test_a_failed_run_is_not_made_good_by_the_other_seeds(opened: Open) -> None:
+    made = SyntheticStudy(claims=[GREATER])
+    for seed in made.seeds:
+        made.run("grpo", seed, {("updates", UPDATES): 0.3 + 0.01 * (seed % 4)})
+        if seed == 108:
+            made.run("mc", seed, {}, status="failed")
+        else:
+            made.run("mc", seed, {("updates", UPDATES): 0.9 - 0.01 * (seed % 3)})
+    row = only(verdicts(opened(made)))
+    assert (row.verdict, row.reason) == ("not evaluable", "failed runs: 1")
+
+
 def test_what_a_reader_must_know_is_flagged(opened: Open) -> None:
     made = SyntheticStudy(claims=[GREATER], mode="reproduction")
     for seed in made.seeds:
         made.run("grpo", seed, {("updates", UPDATES): 0.3 + 0.01 * (seed % 4)})
         lost = {"accuracy": None, "diverged": True}
-        if seed == 108:
-            made.run("mc", seed, {}, status="failed")
-        else:
-            made.run("mc", seed, {("updates", UPDATES): lost if seed == 101 else 0.9}, diverged=seed == 101)
+        made.run("mc", seed, {("updates", UPDATES): lost if seed == 101 else 0.9}, diverged=seed == 101)
     row = only(verdicts(opened(made)))
-    assert row.flags == ("reproduction", "diverged runs, scored at the floor: 1", "failed runs: 1")
+    assert row.flags == ("reproduction", "diverged runs, scored at the floor: 1")
     assert (row.n, row.planned, row.seeds_in_favour) == (7, 8, 6)
     assert row.sign_p == pytest.approx(8 / 128)  # at least 6 of 7 heads
 

@@ -226,8 +226,8 @@ def test_what_a_reader_must_know_is_flagged(opened: Open) -> None:
         made.run("mc", seed, {("updates", UPDATES): lost if seed == 101 else 0.9}, diverged=seed == 101)
     row = only(verdicts(opened(made)))
     assert row.flags == ("reproduction", "diverged runs, scored at the floor: 1")
-    assert (row.n, row.planned, row.seeds_in_favour) == (7, 8, 6)
-    assert row.sign_p == pytest.approx(8 / 128)  # at least 6 of 7 heads
+    assert (row.n, row.planned, row.seeds_in_favour) == (8, 8, 7)
+    assert row.sign_p == pytest.approx(9 / 256)  # at least 7 of 8 heads
 
 
 def test_an_equivalence_interval_has_the_level_of_its_test(opened: Open) -> None:

@@ -197,11 +197,10 @@ def sweep(
     loaded = _load(study)
     check_task(loaded)
     folder = _runs(runs).create()
-    collect_events(folder)  # before anything is launched, so that logs removed since are missed, not mistaken
+    # Before anything is launched, so that logs removed since are missed, not mistaken; the sweep tells of the others.
+    collect_events(folder, say=lambda message: None)
     mode, state = mode_of(loaded, folder), code_state()
     facts = LaunchFacts(mode.name, mode.reason, mode.lock_hash, state.commit, state.dirty)
-    if not as_json:
-        print(f"{loaded.name}: {mode.name}: {mode.reason}", file=sys.stderr)
     result = run_sweep(
         make_plan(loaded),
         folder,

@@ -112,7 +112,9 @@ def sweep(
             loop.admit(plan.cells)
             log.append("sweep_started", {"study": plan.study, **asdict(facts), "plan": plan.record()})
         with display, _stoppable(loop) as look_for_signals:
-            display.notice(f"{plan.study}: {len(loop.done)} done, {len(loop.waiting) + len(loop.elsewhere)} to do")
+            to_do = len(loop.waiting) + len(loop.elsewhere)
+            display.notice(f"{plan.study}: {facts.mode}: {facts.mode_reason}")
+            display.notice(f"{plan.study}: {len(loop.done)} done, {to_do} to do")
             loop.run(_every_round(loop, lock, look_for_signals))
         result = _result(plan.study, loop)
         counts = {"completed": result.completed, "failed": result.failed, "remaining": result.remaining}

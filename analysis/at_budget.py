@@ -19,7 +19,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from analysis.snapshot import AnalysisError, Snapshot
+from analysis.errors import AnalysisError
+from analysis.snapshot import Snapshot
 
 Source = Snapshot | pd.DataFrame
 

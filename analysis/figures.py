@@ -21,8 +21,9 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter
 
 from analysis.at_budget import HOUR_CURRENCIES
 from analysis.curves import bands, curves
+from analysis.errors import AnalysisError
 from analysis.points import CURRENCY_NAMES
-from analysis.snapshot import AnalysisError, Snapshot
+from analysis.snapshot import Snapshot
 from analysis.tables import HOURS_NOTE, Heading, count
 
 COLOURS: Final = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")

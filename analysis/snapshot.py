@@ -16,21 +16,14 @@ from typing import Any, Final
 import duckdb
 import pandas as pd
 
+from analysis.errors import AnalysisError
+
 _NOTES: Final = """
 SELECT cell, told.key AS note, sum(CAST(told.value AS DOUBLE)) AS total
 FROM updates, json_each(updates.notes) AS told
 WHERE surviving AND cell IN (SELECT cell FROM planned_cells WHERE study = $study)
 GROUP BY ALL ORDER BY ALL
 """
-
-
-class AnalysisError(Exception):
-    """The data given cannot be analysed: what was found, and what would be right."""
-
-    def __init__(self, what: str, right: str = "", where: str = ""):
-        self.what, self.right, self.where = what, right, where
-        told = f"{what}; {right}" if right else what
-        super().__init__(f"{where}: {told}" if where else told)
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,8 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from analysis.snapshot import AnalysisError, Snapshot
+from analysis.errors import AnalysisError
+from analysis.snapshot import Snapshot
 
 HOURS_NOTE: Final = (
     "Hours are read from a clock: they are not reproducible to the bit, unlike tokens, FLOPs and updates."

@@ -12,9 +12,10 @@ from typing import Any, Literal
 import numpy as np
 
 from analysis.at_budget import HOUR_CURRENCIES
+from analysis.errors import AnalysisError
 from analysis.points import Point
 from analysis.readings import ALL_MODELS, Readings
-from analysis.snapshot import AnalysisError, Snapshot
+from analysis.snapshot import Snapshot
 from analysis.statistics.discrete import sign_test_p_value
 from analysis.statistics.equivalence import equivalence_p_value, outside_p_value
 from analysis.statistics.flips import flip_contradiction_p_value, flip_p_value

@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from analysis.errors import AnalysisError
 from harness.errors import InputError
+from harness.events.schema import EventLogError
 from harness.layout import RunsFolder
 
 if TYPE_CHECKING:
@@ -71,7 +73,7 @@ TableFormat = Annotated[Format, typer.Option("--format", help="How to print.")]
 @app.command()
 def check(study: StudyFile, as_json: Json = False) -> None:
     """Check a study file, down to its pools of problems; says how its numbers were read."""
-    from harness.study.checks import check_task
+    from harness.study.load import check_task
 
     loaded = _load(study)
     check_task(loaded)
@@ -149,7 +151,7 @@ def lock(
     as_json: Json = False,
 ) -> None:
     """Lock a study: write its canonical form, hash and code commit beside it. Commit both to make it count."""
-    from harness.study.checks import check_task
+    from harness.study.load import check_task
     from harness.study.lock import lock as lock_study
     from harness.study.lock import lock_path
 
@@ -190,7 +192,7 @@ def sweep(
     from harness.launch.sweep import sweep as run_sweep
     from harness.store.collector import collect as collect_events
     from harness.store.collector import publish
-    from harness.study.checks import check_task
+    from harness.study.load import check_task
     from harness.study.lock import code_hash, code_state, mode_of
     from harness.study.plan import make_plan
 
@@ -472,9 +474,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             file=sys.stderr,
         )
         sys.exit(2)
-    except Exception as error:
-        if type(error).__name__ not in {"AnalysisError", "EventLogError"}:
-            raise
+    except (AnalysisError, EventLogError) as error:
         print(f"isobudget: {error}", file=sys.stderr)
         sys.exit(2)
 

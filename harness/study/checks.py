@@ -1,19 +1,18 @@
 """What a well-formed study must also satisfy, so that its runs can end and its claims can be judged.
 
 Each check returns findings at paths of the file; load.py gives them their lines. What only the built task can
-tell (pools that overlap) is `check_task`'s, and what only a run can tell is left to the run.
+tell (pools that overlap) is load.py's `check_task`, and what only a run can tell is left to the run.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from harness.compute.kinds import HOUR_CURRENCIES
-from harness.errors import InputError
 from harness.interventions.registry import INTERVENTIONS
 from harness.models.presets import PRESETS
 from harness.study.canonical import canonical_hash
@@ -24,10 +23,6 @@ from harness.study.schema import Arm, Study
 from harness.study.strict_yaml import KeyPath
 from harness.study.suggest import did_you_mean
 from harness.study.training import TrainingSpec
-from harness.tasks.registry import build_task
-
-if TYPE_CHECKING:
-    from harness.study.load import LoadedStudy
 
 LEAST_SEEDS: Final = 2
 """A paired interval over seeds has no degrees of freedom with fewer."""
@@ -190,21 +185,6 @@ def doubts(study: Study, budgets: Mapping[str, float], milestones: Sequence[Mile
             yield Finding(
                 ("budget",), what, "runs cannot be repeated to the bit, and hours compare on one device only"
             )
-
-
-def check_task(loaded: LoadedStudy) -> None:
-    """Builds the task, which takes longer than all other checks: an InputError when its pools cannot be had.
-
-    Pools that overlap, or that have fewer distinct problems than the study asks for, show only then.
-    """
-    try:
-        build_task(loaded.resolved["task"])
-    except InputError as error:
-        fields = [tuple((problem.field or "task").split(".")) for problem in error.problems]
-        places = map(loaded.document.where, fields)
-        raise InputError(
-            [replace(problem, where=place) for problem, place in zip(error.problems, places, strict=True)]
-        ) from None
 
 
 def _repeated(values: Sequence[Any]) -> list[Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
@@ -35,6 +35,7 @@ from harness.study.schema import Budget, Study
 from harness.study.schema_errors import path_of, problems_of
 from harness.study.strict_yaml import Document, read_file
 from harness.study.suggest import did_you_mean
+from harness.tasks.registry import build_task
 
 _SALVAGE_ROUNDS: Final = 3
 
@@ -97,6 +98,21 @@ def load_study(path: str | Path, budgets_folder: Path | None = None) -> LoadedSt
     warnings = _placed(doubts(study, budgets, milestones), document)
     resolved = _resolved(study, budgets, milestones, claims, path.parent)
     return LoadedStudy(path, raw, document, study, budgets, milestones, claims, warnings, resolved)
+
+
+def check_task(loaded: LoadedStudy) -> None:
+    """Builds the task, which takes longer than all other checks: an InputError when its pools cannot be had.
+
+    Pools that overlap, or that have fewer distinct problems than the study asks for, show only then.
+    """
+    try:
+        build_task(loaded.resolved["task"])
+    except InputError as error:
+        fields = [tuple((problem.field or "task").split(".")) for problem in error.problems]
+        places = map(loaded.document.where, fields)
+        raise InputError(
+            [replace(problem, where=place) for problem, place in zip(error.problems, places, strict=True)]
+        ) from None
 
 
 def _study_of(document: Document, problems: list[Problem]) -> tuple[Study | None, bool]:

@@ -12,7 +12,8 @@ import pytest
 from synthetic_study import TOKENS, UPDATES, SyntheticStudy
 
 from analysis.at_budget import accuracy_array, at_budget, interpolated_at
-from analysis.snapshot import AnalysisError, Label, Snapshot
+from analysis.errors import AnalysisError
+from analysis.snapshot import Label, Snapshot
 
 Open = Callable[[SyntheticStudy], Snapshot]
 FULL = {("generated_tokens", TOKENS): 0.7, ("updates", UPDATES): 0.6}

@@ -12,9 +12,10 @@ from scipy import stats
 from synthetic_study import TOKENS, UPDATES, SyntheticStudy
 
 from analysis.curves import bands, curves
+from analysis.errors import AnalysisError
 from analysis.figures import save_curves
 from analysis.leaderboard import leaderboard
-from analysis.snapshot import AnalysisError, Snapshot
+from analysis.snapshot import Snapshot
 
 Open = Callable[[SyntheticStudy], Snapshot]
 

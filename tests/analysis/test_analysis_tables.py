@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 from synthetic_study import SyntheticStudy
 
+from analysis.errors import AnalysisError
 from analysis.leaderboard import leaderboard
-from analysis.snapshot import AnalysisError, Snapshot
+from analysis.snapshot import Snapshot
 from analysis.tables import Heading, Table, count, interval, p_value, percent, plain, render
 
 NAN = float("nan")

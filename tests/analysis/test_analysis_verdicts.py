@@ -13,7 +13,8 @@ import pytest
 from scipy import stats
 from synthetic_study import TOKENS, TOKENS_POINT, UPDATES, SyntheticStudy, claim
 
-from analysis.snapshot import AnalysisError, Snapshot
+from analysis.errors import AnalysisError
+from analysis.snapshot import Snapshot
 from analysis.tables import render
 from analysis.verdicts import Verdict, Verdicts, verdicts
 

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from harness.errors import InputError
-from harness.study.checks import check_task
-from harness.study.load import load_study
+from harness.study.load import check_task, load_study
 from harness.study.model_folder import weights_hash
 
 Write = Callable[..., Path]

@@ -38,6 +38,17 @@ from harness.study.suggest import did_you_mean
 from harness.tasks.registry import build_task
 
 _SALVAGE_ROUNDS: Final = 3
+_STAND_INS: Final[dict[str, Any]] = {
+    "study": "stand-in",
+    "title": "stand-in",
+    "authors": ["stand-in"],
+    "existing_data": "none",
+    "task": {"name": "scripted", "pool": {"train": 1, "tuning": 1, "confirmatory": 1}},
+    "seeds": [0, 1],
+    "budget": {"updates": 1},
+}
+"""For required values that were refused, so that the rest of the file can be checked all the same. None of them can
+bring a complaint of its own."""
 
 
 @dataclass(frozen=True)
@@ -125,7 +136,13 @@ def _study_of(document: Document, problems: list[Problem]) -> tuple[Study | None
             if salvage == 0:
                 problems += problems_of(error, document, Study)
             paths = {path_of(detail, value) for detail in error.errors(include_url=False)}
+            if salvage:  # taking out the parts was not enough
+                paths = {path[:1] for path in paths}
             value = _without(value, paths)
+            if isinstance(value, dict):
+                value = {**_STAND_INS, **value}
+                if isinstance(value.get("arms"), dict):
+                    value.setdefault("baseline", next(iter(value["arms"]), None))
     return None, False
 
 

@@ -97,8 +97,17 @@ def _told(detail: ErrorDetails, known_keys: Callable[[], Sequence[str]]) -> tupl
     match kind:
         case "extra_forbidden":
             told = "unknown key", did_you_mean(str(detail["loc"][-1]), known_keys())
-        case "missing" | "union_tag_not_found":
+        case "missing":
             told = "required key is missing", "add it"
+        case "union_tag_not_found":
+            wanted = context["discriminator"].strip("'")
+            given = detail["input"] if isinstance(detail["input"], dict) else ()
+            near = difflib.get_close_matches(wanted, map(str, given), 1)
+            told = (
+                (f"unknown key {near[0]}", f"did you mean {wanted}")
+                if near
+                else ("required key is missing", "add it")
+            )
         case "union_tag_invalid":
             known = [name.strip(" '") for name in context["expected_tags"].split(",")]
             told = f"there is no {context['tag']!r}", did_you_mean(context["tag"], known)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from small_study import STUDY
 
 from harness.errors import InputError
 from harness.study.load import check_task, load_study
@@ -183,3 +184,16 @@ def test_pools_larger_than_the_problem_space_are_told_at_the_pool(write: Write) 
 
 def test_pools_that_fit_pass(write: Write) -> None:
     check_task(load_study(write(("train: 1_000", "train: 100"))))
+
+
+@pytest.mark.parametrize("key", ["title", "authors", "existing_data", "seeds", "budget"])
+def test_a_refused_value_does_not_hide_what_is_wrong_elsewhere(problems: Problems, write: Write, key: str) -> None:
+    line = next(line for line in write().read_text().splitlines() if line.startswith(f"{key}:"))
+    told = problems((line, f"{key}: [{{}}]"), ("baseline: grpo", "baseline: grpoo"))
+    assert any(f": {key}" in problem for problem in told)
+    assert any("baseline: no arm is called 'grpoo'; did you mean grpo" in problem for problem in told)
+
+
+def test_a_misspelt_intervention_is_pointed_at(problems: Problems) -> None:
+    told = problems(text=STUDY.replace("intervention: mc-difference", "intervnetion: mc-difference"))
+    assert any("intervention: unknown key intervnetion; did you mean intervention" in problem for problem in told)

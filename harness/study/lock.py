@@ -22,7 +22,14 @@ from harness.events.writer import EventWriter
 from harness.layout import RunsFolder
 from harness.study.canonical import canonical_hash, canonical_json
 from harness.study.load import LoadedStudy
-from harness.study.repository import CodeState, code_hash, code_state, in_repository, is_committed
+from harness.study.repository import (
+    CodeState,
+    code_hash,
+    code_state,
+    in_repository,
+    is_committed,
+    runs_may_differ,
+)
 
 __all__ = ["Lock", "Mode", "code_hash", "code_state", "difference", "lock", "lock_path", "mode_of", "read_lock"]
 
@@ -148,10 +155,17 @@ def mode_of(loaded: LoadedStudy, runs: RunsFolder, code: CodeState | None = None
     against = next(_reasons_against(loaded, path, code), None)
     if against:
         return Mode("exploratory", against, held.hash)
-    since = "" if code.hash == held.code_hash else "; the code was changed since the lock"
+    since = "; the code was changed since the lock" if _runs_differ(held, code) else ""
     if _made_lock(runs, held):
         return Mode("confirmatory", f"locked and committed before the sweep, code unmodified{since}", held.hash)
     return Mode("reproduction", f"the lock was made elsewhere: same study, same seeds, run again{since}", held.hash)
+
+
+def _runs_differ(held: Lock, code: CodeState) -> bool:
+    """Whether runs may come out otherwise than with the code of the lock: not if only other code was changed."""
+    if code.hash == held.code_hash:
+        return False
+    return held.code_commit is None or held.code_dirty or runs_may_differ(held.code_commit)
 
 
 def _reasons_against(loaded: LoadedStudy, lock_file: Path, code: CodeState) -> Iterator[str]:

@@ -17,6 +17,12 @@ PACKAGE: Final = Path(__file__).parents[1]
 DETERMINING: Final = ("harness", "analysis", "pyproject.toml", "constraints.txt")
 """What determines results, relative to the repository's root; a study and its lock are looked at apart."""
 
+RUN_DETERMINING: Final = (
+    *(f"harness/{name}" for name in ("compute", "interventions", "models", "rollout", "tasks", "train")),
+    *("harness/seeds.py", "harness/study/cell.py", "harness/study/training.py", "constraints.txt"),
+)
+"""What can change a run's deterministic history; the rest of `DETERMINING` plans, launches, stores and judges."""
+
 _GIT_SECONDS: Final = 20.0
 
 
@@ -55,6 +61,11 @@ def code_hash(package: Path = PACKAGE) -> str:
         digest = hashlib.sha256(path.read_bytes()).hexdigest()
         total.update(f"{digest}  {path.relative_to(package).as_posix()}\n".encode())
     return total.hexdigest()
+
+
+def runs_may_differ(commit: str, package: Path = PACKAGE) -> bool:
+    """Whether what determines runs differs between a commit and the last one; True where git cannot tell."""
+    return git(package.parent, "diff", "--name-only", commit, "HEAD", "--", *RUN_DETERMINING) != ""
 
 
 def is_committed(path: Path, *, unchanged: bool) -> bool:

@@ -20,7 +20,7 @@ from harness.study import repository
 from harness.study.canonical import canonical_hash
 from harness.study.load import load_study
 from harness.study.lock import difference, lock, lock_path, mode_of, read_lock
-from harness.study.repository import CodeState, code_hash, code_state, git
+from harness.study.repository import CodeState, code_hash, code_state, git, runs_may_differ
 
 Write = Callable[..., Path]
 CLEAN = CodeState(commit="c0ffee", changed=(), hash="h" * 64)
@@ -252,3 +252,25 @@ def test_code_whose_changes_git_cannot_tell_does_not_count_as_unchanged(
     assert code_state(package).commit is not None
     monkeypatch.setattr(repository, "git", lambda *asked: None if "status" in asked else git(*asked))
     assert code_state(package).commit is None
+
+
+def test_only_code_that_determines_runs_makes_runs_differ(tmp_path: Path) -> None:
+    package = tmp_path / "harness"
+    (package / "train").mkdir(parents=True)
+    (package / "cli.py").write_text("x = 1\n")
+    (package / "train" / "run.py").write_text("x = 1\n")
+    commit(package)
+    at_the_lock = git(tmp_path, "rev-parse", "HEAD")
+    assert at_the_lock is not None
+    (package / "cli.py").write_text("x = 2\n")
+    commit(package)
+    assert not runs_may_differ(at_the_lock.strip(), package)
+    (package / "train" / "run.py").write_text("x = 2\n")
+    commit(package)
+    assert runs_may_differ(at_the_lock.strip(), package)
+    assert runs_may_differ("0" * 40, package)  # a commit that nobody knows
+
+
+def test_what_determines_runs_is_there() -> None:
+    root = repository.PACKAGE.parent
+    assert [name for name in repository.RUN_DETERMINING if not (root / name).exists()] == []

@@ -3,7 +3,7 @@ the study file and the trainer."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag
 
@@ -23,6 +23,14 @@ WordOr = Annotated[
     Discriminator(lambda value: "(mapping)" if isinstance(value, dict | BaseModel) else "(word)"),
 ]
 """Either of two forms, told apart by their shape, so that an error speaks of the form that was meant."""
+
+
+def added_later(default: Any) -> Any:
+    """A field that came after studies were locked: left out of what is hashed while it has its default.
+
+    So the locks and cell ids made before it stand; its default must be what the code did before.
+    """
+    return Field(default=default, exclude_if=lambda value: value == default)
 
 
 class Spec(BaseModel):

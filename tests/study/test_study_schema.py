@@ -5,9 +5,14 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+from pydantic import ValidationError
+
+from harness.study.canonical import canonical_hash
 from harness.study.json_schema import SCHEMA_PATH, generate_json_schema, schema_text
 from harness.study.load import load_study
 from harness.study.plan import make_plan
+from harness.study.training import Spec, added_later
 
 ROOT = Path(__file__).parents[2]
 
@@ -48,3 +53,17 @@ def test_the_example_study_is_in_order() -> None:
     assert not set(loaded.study.seeds) & {0, 1, 2, 3, 4}, "the pilot's seeds"
     assert {"generated_tokens", "updates"} <= set(loaded.budgets)
     assert len(plan.cells) == len(loaded.study.arms) * len(loaded.study.seeds)
+
+
+def test_a_field_added_later_is_not_hashed_while_it_has_its_default() -> None:
+    class Older(Spec):
+        rate: float = 1.0
+
+    class Newer(Older):
+        clip: float = added_later(0.2)
+
+    assert canonical_hash(Newer().model_dump()) == canonical_hash(Older().model_dump())
+    assert canonical_hash(Newer(clip=0.3).model_dump()) != canonical_hash(Older().model_dump())
+    assert Newer.model_validate_json(Newer().model_dump_json()) == Newer()
+    with pytest.raises(ValidationError):
+        Newer.model_validate({"clip": "wide"})

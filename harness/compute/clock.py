@@ -92,6 +92,12 @@ class Clock:
         """Books seconds to a kind of work, in addition to the phase they passed in."""
         self._by_kind[kind] = self._by_kind.get(kind, Seconds()) + seconds
 
+    def move(self, kind: Kind, to: Kind, share: float) -> None:
+        """Books a share (0 to 1) of a kind's seconds since the last drain to another kind."""
+        moved = self._by_kind.get(kind, Seconds()) * share
+        self._by_kind[kind] = self._by_kind.get(kind, Seconds()) - moved
+        self.credit(to, moved)
+
     def drain(self) -> dict[Kind, Seconds]:
         """Seconds by kind since the last drain: the measured rows of one ledger line."""
         rows, self._by_kind = self._by_kind, {}

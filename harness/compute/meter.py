@@ -37,6 +37,9 @@ class Counts:
             self.flops + other.flops,
         )
 
+    def __sub__(self, other: Counts) -> Counts:
+        return Counts(**{name: amount - getattr(other, name) for name, amount in asdict(self).items()})
+
     def record(self) -> dict[str, int]:
         """The fields by name: a row of the ledger's payload (events/schema.py)."""
         return asdict(self)
@@ -56,6 +59,18 @@ class Meter:
         """Books work that was done."""
         for rows in (self._total, self._pending):
             rows[kind] = rows.get(kind, Counts()) + counts
+
+    def move(self, kind: Kind, to: Kind, counts: Counts) -> None:
+        """Books work of this step that turned out to be of another kind; it must not have been drained yet."""
+        for rows in (self._total, self._pending):
+            rows[kind] = rows[kind] - counts
+            rows[to] = rows.get(to, Counts()) + counts
+        if self._pending[kind] == Counts():
+            del self._pending[kind]
+
+    def pending(self, kind: Kind) -> Counts:
+        """Work of one kind since the last drain."""
+        return self._pending.get(kind, Counts())
 
     def total(self, kind: Kind) -> Counts:
         """All work of one kind so far."""

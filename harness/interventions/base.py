@@ -1,26 +1,33 @@
 """What an intervention is. Each family is one small file beside this one, and one line in the registry.
 
 A step is a conversation: `collect` yields requests and is sent their samples, as often as it needs, and
-returns the groups to train on. Then `advantages` fills in what each token is worth. An intervention never
-holds an engine, and the trainer never asks which one it runs.
+returns the groups to train on. Then `advantages` fills in what each token is worth, and trains what modules
+the intervention has. An intervention never holds an engine, its model work passes `step.work`, and the trainer
+never asks which one it runs.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
+from harness.compute.work import Work
 from harness.models.policy import Policy
 from harness.rollout.protocol import Request, Sample, Sampling
 from harness.seeds import hashed_seed
 from harness.study.training import TrainingSpec
 from harness.tasks.base import Problem, Task
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from harness.models.trainable import Trainable
 
 Advantages = NDArray[np.float64]
 Conversation = Generator[list[Request], list[Sample], "list[Group]"]
@@ -38,6 +45,14 @@ class Rollout:
     advantage_T: Advantages | None = None
     trainable: bool = True
     """False: sampled and charged, but given no gradient."""
+
+
+LossTerm = Callable[[Sequence[Rollout], "Tensor", "Tensor"], "Tensor"]
+"""(B rollouts, log-probabilities of their tokens (B, T), share of each token in the loss (B, T)) -> a scalar.
+
+The shares are 1 / D of the study's `loss_denominator`, 0 on padding, so that a term that weighs tokens by them does
+not depend on how an update is cut into micro-batches: a KL penalty is ``beta * (share_BT * kl_BT).sum()``.
+"""
 
 
 @dataclass
@@ -77,12 +92,16 @@ class Step:
     run_seed: int
     policy: Policy
     task: Task
+    work: Work
+    """The metered door for the intervention's own forward and backward passes: `with step.work.run(kind, flops):`."""
     notes: dict[str, float] = field(default_factory=dict)
     """Numbers an intervention wants recorded with the update, e.g. how many continuations were merged."""
     graded: dict[int, tuple[str, float]] = field(default_factory=dict)
     """Of each graded sample, by `id`: its completion and outcome, for the token sidecar."""
     verifier_errors: int = 0
     """Gradings in which the verifier raised."""
+    discarded: list[Rollout] = field(default_factory=list)
+    """What `discard` was told."""
 
     def seed(self, purpose: str, problem: int, visit: int, index: int, *more: int | str) -> int:
         """The seed of one sample (science section 4): purpose, problem, visit, index, and a prefix if any."""
@@ -98,6 +117,10 @@ class Step:
         self.verifier_errors += raised
         self.graded[id(sample)] = (completion, outcome)
         return completion, outcome
+
+    def discard(self, group: Group) -> None:
+        """The group was sampled and will not be trained on: its samples are charged as `discarded` instead."""
+        self.discarded.extend(group.rollouts)
 
 
 def grade(task: Task, problem: Problem, completion: str, sample: Sample) -> tuple[float, bool]:
@@ -131,13 +154,33 @@ class Intervention(ABC):
         """
         return training.prompts_per_update * training.group_size
 
+    @classmethod
+    def configure(cls, parameters: Any, training: TrainingSpec) -> TrainingSpec:
+        """The training values of an arm, with those that this family's definition fixes; unless it says so, none.
+
+        They show in the plan and in the cell's id. An arm whose own `training` contradicts them is refused.
+        """
+        return training
+
+    def modules(self, policy: Policy) -> Mapping[str, Trainable]:
+        """Value heads, critics and the like, by name, made on the policy's device.
+
+        Asked for once, before anything else, with torch's generator seeded from the run's seed. The intervention
+        trains them, in `advantages`; the trainer keeps them, with their optimisers, in checkpoints.
+        """
+        return {}
+
     @abstractmethod
     def collect(self, step: Step) -> Conversation:
         """Asks for samples and returns the groups to train on."""
 
     @abstractmethod
-    def advantages(self, groups: Sequence[Group]) -> None:
+    def advantages(self, groups: Sequence[Group], step: Step) -> None:
         """Sets `advantage_T` of every rollout, unscaled: scaling is the trainer's, and pinned in the study."""
+
+    def loss_term(self) -> LossTerm | None:
+        """What is added to this update's policy loss, if anything: asked for after `advantages`."""
+        return None
 
     def state(self) -> dict[str, Any]:
         """What must survive a crash, as JSON values."""

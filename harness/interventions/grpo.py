@@ -20,7 +20,7 @@ class GRPO(Intervention):
     def collect(self, step: Step) -> Conversation:
         return (yield from sample_groups(step))
 
-    def advantages(self, groups: Sequence[Group]) -> None:
+    def advantages(self, groups: Sequence[Group], step: Step) -> None:
         for group in groups:
             mean = group.rewards().mean()
             for rollout in group.rollouts:

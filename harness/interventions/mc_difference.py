@@ -74,7 +74,7 @@ class MCDifference(Intervention):
         step.notes["continuations_unmerged"] = len(states) * self.parameters.continuations
         return groups
 
-    def advantages(self, groups: Sequence[Group]) -> None:
+    def advantages(self, groups: Sequence[Group], step: Step) -> None:
         for g, group in enumerate(groups):
             for i, rollout in enumerate(group.rollouts):
                 starts = [0, *self._boundaries[g, i]]

@@ -66,7 +66,7 @@ class Scripted(Intervention):
             yield requests
         return groups
 
-    def advantages(self, groups: Sequence[Group]) -> None:
+    def advantages(self, groups: Sequence[Group], step: Step) -> None:
         for group in groups:
             for rollout in group.rollouts:
                 rollout.advantage_T = np.full(len(rollout.sample.token_ids), self._gain)

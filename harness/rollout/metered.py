@@ -42,6 +42,20 @@ class MeteredEngine:
             self._record(requests, samples)
         return samples
 
+    def discard(self, dropped: Sequence[tuple[Request, Sample]]) -> None:
+        """Moves samples of this step, whose groups were dropped, from their purpose's row to `discarded`.
+
+        With their share of that row's seconds, by tokens computed.
+        """
+        moved: dict[Kind, Counts] = {}
+        for request, sample in dropped:
+            moved[request.purpose] = moved.get(request.purpose, Counts()) + self._price(request, sample)
+        for kind, counts in moved.items():
+            self._clock.move(
+                kind, "discarded", _computed_tokens(counts) / _computed_tokens(self._meter.pending(kind))
+            )
+            self._meter.move(kind, "discarded", counts)
+
     def _price(self, request: Request, sample: Sample) -> Counts:
         prompt, cached, sampled = len(request.prompt_ids), sample.cached_prefill_tokens, len(sample.token_ids)
         prefill = forward_flops(self._shape, prompt - cached, cached)

@@ -44,6 +44,7 @@ from harness.train.exit_codes import (
 )
 from harness.train.learner import build_learner
 from harness.train.lease import HEARTBEAT_SECONDS, Lease, LeaseHeld, LeaseLost
+from harness.train.modules import build_modules
 from harness.train.record import RunRecord
 from harness.train.run import Parts, Run
 
@@ -141,10 +142,11 @@ def _build(
     training = TrainingSpec.model_validate_json(json.dumps(content["training"]))
     engine = MeteredEngine(policy.engine(), meter, clock, policy.shape, record.sampled)
     intervention = build_intervention(content["intervention"])
+    modules = build_modules(intervention, policy, content["seed"])
     learner = build_learner(policy, training)
     if built.warm_start and checkpoint is None:
         _tell_warm_start(built.warm_start, record, meter, clock)
-    parts = Parts(task, policy, intervention, learner, engine, meter, clock, Work(meter, clock), record)
+    parts = Parts(task, policy, intervention, modules, learner, engine, meter, clock, Work(meter, clock), record)
     run = Run(cell, parts, number, folder.checkpoints)
     if checkpoint is not None:
         run.restore(checkpoint)

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from harness.compute.work import Work
-from harness.interventions.base import Group
+from harness.interventions.base import Group, LossTerm
 from harness.models.policy import Policy
 from harness.models.scripted import ScriptedPolicy
 from harness.study.training import TrainingSpec
@@ -39,7 +39,9 @@ class Gradient:
 class Learner(Protocol):
     """Trains one policy."""
 
-    def backward(self, groups: Sequence[Group], work: Work) -> Gradient: ...
+    def backward(self, groups: Sequence[Group], work: Work, term: LossTerm | None = None) -> Gradient:
+        """The gradient of the policy loss, and of an intervention's `term`."""
+        ...
 
     def step(self, learning_rate: float) -> bool:
         """Changes the weights; whether they are all finite afterwards."""
@@ -56,70 +58,40 @@ class TorchLearner:
     """AdamW on the policy-gradient loss of `train/losses.py`."""
 
     def __init__(self, policy: Any, training: TrainingSpec):
-        import torch
+        from harness.models.trainable import Trainable
 
         self._policy = policy
         self._training = training
-        self._named = [(name, p) for name, p in policy.module.named_parameters() if p.requires_grad]
-        self._optimiser = torch.optim.AdamW(
-            [p for _, p in self._named],
-            lr=training.learning_rate,
-            betas=training.adam_betas,
-            weight_decay=training.weight_decay,
+        self._trainable = Trainable(
+            policy.module, training.learning_rate, training.adam_betas, training.weight_decay, training.max_grad_norm
         )
 
-    def backward(self, groups: Sequence[Group], work: Work) -> Gradient:
-        import torch
-
+    def backward(self, groups: Sequence[Group], work: Work, term: LossTerm | None = None) -> Gradient:
         from harness.compute.flops import training_flops
         from harness.train.losses import batch_loss, loss_rows, micro_batches
 
-        module = self._policy.module
+        module, training = self._policy.module, self._training
         module.train()
-        self._optimiser.zero_grad(set_to_none=False)
+        self._trainable.zero_grad()
         loss, trained_tokens = 0.0, 0
-        for rows in micro_batches(loss_rows(groups, self._training), self._training.micro_batch_tokens):
-            flops = training_flops(self._policy.shape, [row.length for row in rows])
+        rows = loss_rows(groups, training)
+        for batch in micro_batches(rows, training.micro_batch_tokens, all_rows=term is not None):
+            flops = training_flops(self._policy.shape, [row.length for row in batch])
             with work.run("policy_train", flops=flops):
-                share = batch_loss(module, rows, self._training.temperature)
+                share = batch_loss(module, batch, training.temperature, term)
                 share.backward()  # type: ignore[no-untyped-call]
                 loss += float(share.detach())
-            trained_tokens += sum(sum(weight != 0.0 for weight in row.weights) for row in rows)
-        for _, parameter in self._named:  # the first update may have had nothing to learn from
-            if parameter.grad is None:
-                parameter.grad = torch.zeros_like(parameter)
-        norm = torch.nn.utils.clip_grad_norm_([p for _, p in self._named], self._training.max_grad_norm)
-        return Gradient(loss, float(norm), trained_tokens)
+            trained_tokens += sum(sum(weight != 0.0 for weight in row.weights) for row in batch)
+        return Gradient(loss, self._trainable.clip(), trained_tokens)
 
     def step(self, learning_rate: float) -> bool:
-        import torch
-
-        for group in self._optimiser.param_groups:
-            group["lr"] = learning_rate
-        self._optimiser.step()
-        return all(bool(torch.isfinite(p).all()) for _, p in self._named)
+        return self._trainable.step(learning_rate)
 
     def tensors(self) -> dict[str, Any]:
-        kept = {f"model.{name}": p.detach() for name, p in self._named}
-        for name, parameter in self._named:
-            for key, value in self._optimiser.state.get(parameter, {}).items():
-                kept[f"optimiser.{key}.{name}"] = value
-        return kept
+        return dict(self._trainable.tensors())
 
     def load_tensors(self, tensors: dict[str, Any]) -> None:
-        import torch
-
-        with torch.no_grad():
-            for name, parameter in self._named:
-                parameter.copy_(tensors[f"model.{name}"])
-        for name, parameter in self._named:
-            state = {
-                key: tensors[f"optimiser.{key}.{name}"]
-                for key in ("step", "exp_avg", "exp_avg_sq")
-                if f"optimiser.{key}.{name}" in tensors
-            }
-            if state:
-                self._optimiser.state[parameter] = {key: value.clone() for key, value in state.items()}
+        self._trainable.load_tensors(tensors)
 
 
 class ScriptedLearner:
@@ -129,7 +101,9 @@ class ScriptedLearner:
         self._policy = policy
         self._gain = 0.0
 
-    def backward(self, groups: Sequence[Group], work: Work) -> Gradient:
+    def backward(self, groups: Sequence[Group], work: Work, term: LossTerm | None = None) -> Gradient:
+        if term is not None:
+            raise ValueError("the scripted policy has no log-probabilities for a loss term")
         rollouts = [rollout for group in groups for rollout in group.rollouts]
         tokens = sum(len(rollout.sample.token_ids) for rollout in rollouts)
         with work.run("policy_train", flops=6 * self._policy.shape.matmul_parameters * tokens):

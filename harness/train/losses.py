@@ -2,8 +2,8 @@
 
     L = - sum over trained tokens of A_t log pi(y_t | y_<t, x) / D
 
-D is the study's `loss_denominator`. Log-probabilities are of the sampling temperature's distribution. Top-p's
-truncation is not differentiated, as is common.
+D is the study's `loss_denominator`; an intervention may add a term. Log-probabilities are of the sampling
+temperature's distribution. Top-p's truncation is not differentiated, as is common.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from harness.interventions.base import Group
+from harness.interventions.base import Group, LossTerm, Rollout
 from harness.study.training import TrainingSpec
 from harness.train.advantages import advantage_of, trained_rollouts
 
@@ -23,10 +23,19 @@ from harness.train.advantages import advantage_of, trained_rollouts
 class Row:
     """One rollout as the loss sees it."""
 
-    prompt_ids: tuple[int, ...]
-    token_ids: tuple[int, ...]
+    rollout: Rollout
     weights: tuple[float, ...]
     """A_t / D of each token."""
+    share: float
+    """1 / D."""
+
+    @property
+    def prompt_ids(self) -> tuple[int, ...]:
+        return self.rollout.request.prompt_ids
+
+    @property
+    def token_ids(self) -> tuple[int, ...]:
+        return self.rollout.sample.token_ids
 
     @property
     def length(self) -> int:
@@ -46,16 +55,17 @@ def loss_rows(groups: Sequence[Group], training: TrainingSpec) -> list[Row]:
             "constant": trainable * training.max_new_tokens,
         }[training.loss_denominator]
         weights = tuple((advantage_of(rollout) / denominator).tolist())
-        rows.append(Row(rollout.request.prompt_ids, rollout.sample.token_ids, weights))
+        rows.append(Row(rollout, weights, 1 / denominator))
     return rows
 
 
-def micro_batches(rows: Sequence[Row], micro_batch_tokens: int) -> list[list[Row]]:
+def micro_batches(rows: Sequence[Row], micro_batch_tokens: int, *, all_rows: bool = False) -> list[list[Row]]:
     """Rows sorted by length and cut so that padded size stays within `micro_batch_tokens` (one row at least).
 
-    Rows without any weight are dropped: their gradient is exactly zero.
+    Rows without any weight are dropped, their gradient being exactly zero: not so (`all_rows`) with another term.
     """
-    ordered = sorted((row for row in rows if any(row.weights)), key=lambda row: (len(row.prompt_ids), row.length))
+    kept = [row for row in rows if all_rows or any(row.weights)]
+    ordered = sorted(kept, key=lambda row: (len(row.prompt_ids), row.length))
     batches: list[list[Row]] = []
     widest_prompt = widest_completion = 0
     for row in ordered:
@@ -70,11 +80,18 @@ def micro_batches(rows: Sequence[Row], micro_batch_tokens: int) -> list[list[Row
     return batches
 
 
-def batch_loss(module: nn.Module, rows: Sequence[Row], temperature: float) -> Tensor:
-    """The rows' share of L, a scalar with a graph. Prompts are padded on the left, completions on the right."""
+def batch_loss(module: nn.Module, rows: Sequence[Row], temperature: float, term: LossTerm | None = None) -> Tensor:
+    """The rows' share of L and of `term`, a scalar with a graph.
+
+    Prompts are padded on the left, completions on the right.
+    """
     logprobs_BT = token_logprobs(module, rows, temperature)
     weights_BT = _right_padded([row.weights for row in rows], 0.0).to(logprobs_BT.device)
-    return -(weights_BT * logprobs_BT).sum()
+    loss = -(weights_BT * logprobs_BT).sum()
+    if term is None:
+        return loss
+    shares_BT = _right_padded([[row.share] * len(row.token_ids) for row in rows], 0.0).to(logprobs_BT.device)
+    return loss + term([row.rollout for row in rows], logprobs_BT, shares_BT)
 
 
 def token_logprobs(module: nn.Module, rows: Sequence[Row], temperature: float) -> Tensor:

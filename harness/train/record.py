@@ -6,7 +6,7 @@ line that names it, so whatever a log counts can be recounted.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from harness.compute.clock import Clock
@@ -34,10 +34,15 @@ class RunRecord:
         self._clock = clock
         self._charged = charged
         self._sampled: list[tuple[Request, Sample]] = []
+        self._discarded: set[int] = set()
 
     def sampled(self, requests: Sequence[Request], samples: Sequence[Sample]) -> None:
         """Keeps what an engine returned until the next line that accounts for it."""
         self._sampled.extend(zip(requests, samples, strict=True))
+
+    def discarded(self, samples: Iterable[Sample]) -> None:
+        """Of the samples kept, those whose groups were dropped."""
+        self._discarded.update(map(id, samples))
 
     def charge(self, updates: int) -> Charge:
         """What the run has been charged so far, in every currency."""
@@ -113,6 +118,7 @@ class RunRecord:
         self, update: int, prompts: Mapping[int, str], graded: Mapping[int, tuple[str, float]]
     ) -> tuple[dict[str, Any], str | None]:
         sampled, self._sampled = self._sampled, []
+        discarded, self._discarded = self._discarded, set()
         rows: dict[str, Any] = {kind: counts.record() for kind, counts in self._meter.drain().items()}
         if not sampled:
             return rows, None
@@ -121,7 +127,7 @@ class RunRecord:
             completion, reward = graded.get(id(sample), ("", None))
             records.append(
                 SampleRecord(
-                    kind=request.purpose,
+                    kind="discarded" if id(sample) in discarded else request.purpose,
                     problem=request.problem,
                     visit=request.visit,
                     index=request.index,

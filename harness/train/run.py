@@ -1,26 +1,29 @@
 """The training loop: updates until every budget is exhausted. It is blind to which arm it runs.
 
-One update: converse with the intervention and the engine, scale its advantages, backward; then the barrier,
-where milestones that the charge has passed are evaluated on the policy in memory; then the step. Strictly on
-policy, one step per batch.
+One update: converse with the intervention and the engine, ask for its advantages, scale them, backward; then the
+barrier, where milestones that the charge has passed are evaluated on the policy in memory; then the step.
+Strictly on policy, one step per batch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from harness.compute.clock import Clock
 from harness.compute.meter import Meter
 from harness.compute.work import Work
+from harness.errors import InputError
 from harness.interventions.base import Conversation, Group, Intervention, Step
 from harness.models.policy import Policy
+from harness.rollout.metered import MeteredEngine
 from harness.rollout.protocol import Engine, NotFinite, Sampling
 from harness.study.cell import Cell, Milestone
+from harness.study.milestones import amount_text
 from harness.study.training import TrainingSpec
 from harness.tasks.base import Task
 from harness.train import checkpoint as checkpoints
@@ -28,8 +31,12 @@ from harness.train.advantages import scale_advantages, zero_variance_share
 from harness.train.evaluation import evaluate
 from harness.train.learner import Gradient, Learner
 from harness.train.milestones import Schedule, learning_rate_factor
+from harness.train.modules import load_tensors, tensors_of
 from harness.train.prompts import PromptStream
 from harness.train.record import Charge, RunRecord
+
+if TYPE_CHECKING:
+    from harness.models.trainable import Trainable
 
 
 @dataclass(frozen=True)
@@ -39,9 +46,10 @@ class Parts:
     task: Task
     policy: Policy
     intervention: Intervention
+    modules: Mapping[str, Trainable]
+    """The intervention's, to be kept in checkpoints."""
     learner: Learner
-    engine: Engine
-    """Metered."""
+    engine: MeteredEngine
     meter: Meter
     clock: Clock
     work: Work
@@ -53,6 +61,7 @@ class Run:
 
     def __init__(self, cell: Cell, parts: Parts, attempt: int, checkpoint_folder: Path):
         content = cell.content
+        self._arm = cell.arm
         self._parts = parts
         self._attempt = attempt
         self._checkpoint_folder = checkpoint_folder
@@ -97,16 +106,18 @@ class Run:
         with self._parts.clock.phase("training"):
             step = self._next_step()
             try:
-                groups = converse(self._parts.intervention.collect(step), self._parts.engine)
+                groups = self._collect(step)
             except NotFinite:
                 self._end_diverged(step)
                 return False
-            self._parts.intervention.advantages(groups)
+            intervention = self._parts.intervention
+            intervention.advantages(groups, step)
             scale_advantages(groups, self._training)
-            gradient = self._parts.learner.backward(groups, self._parts.work)
+            gradient = self._parts.learner.backward(groups, self._parts.work, intervention.loss_term())
             prompts = {draw.index: draw.problem.prompt for draw in step.draws}
             self._parts.record.ledger(step.update, prompts, step.graded)
             charge = self.charge()
+            self._require_room(charge)
             self._evaluate_due(charge, after_step=False)
             if self.diverged or self._schedule.exhausted(charge):
                 return False
@@ -120,6 +131,25 @@ class Run:
         )
         self._evaluate_due(self._policy_charge, after_step=True)
         return True
+
+    def _collect(self, step: Step) -> list[Group]:
+        parts = self._parts
+        try:
+            return converse(parts.intervention.collect(step), parts.engine)
+        finally:  # what was sampled is booked whatever came of it
+            parts.engine.discard([(rollout.request, rollout.sample) for rollout in step.discarded])
+            parts.record.discarded(rollout.sample for rollout in step.discarded)
+
+    def _require_room(self, charge: Charge) -> None:
+        """An arm that cannot make one update within a budget has no accuracy at that budget to speak of.
+
+        Refused before launch where it can be known (study/checks.py); the first update tells the rest.
+        """
+        for currency, amount in self._budgets.items() if self.updates == 0 else ():
+            if currency != "updates" and charge[currency] > amount:
+                short = amount_text(charge[currency] - amount)
+                what = f"{amount_text(amount)} {currency} are {short} short of one update of arm {self._arm!r}"
+                raise InputError(what, f"the first update took {amount_text(charge[currency])}")
 
     def _end_diverged(self, step: Step) -> None:
         """Weights can be finite and still give logits that are not: the policy in memory samples nothing more."""
@@ -137,6 +167,7 @@ class Run:
             run_seed=self._seed,
             policy=self._parts.policy,
             task=self._parts.task,
+            work=self._parts.work,
         )
 
     def _evaluate_due(self, charge: Charge, *, after_step: bool) -> None:
@@ -198,7 +229,8 @@ class Run:
                 "policy_charge": self._policy_charge,
                 "intervention": parts.intervention.state(),
             }
-            checkpoint = checkpoints.Checkpoint(name, self._attempt, seq, state, parts.learner.tensors())
+            tensors = {**parts.learner.tensors(), **tensors_of(parts.modules)}
+            checkpoint = checkpoints.Checkpoint(name, self._attempt, seq, state, tensors)
             checkpoints.save(self._checkpoint_folder, checkpoint)
             parts.record.events.append(
                 "checkpoint", {"update": self.updates, "name": name, "attempt": self._attempt, "seq": seq}
@@ -209,6 +241,7 @@ class Run:
         """Goes on from a checkpoint of this cell."""
         parts, state = self._parts, checkpoint.state
         parts.learner.load_tensors(checkpoint.tensors)
+        load_tensors(parts.modules, checkpoint.tensors)
         parts.meter.load_state(state["meter"])
         parts.clock.load_state(state["clock"])
         parts.intervention.load_state(state["intervention"])

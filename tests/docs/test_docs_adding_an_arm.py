@@ -14,6 +14,9 @@ import numpy as np
 import pytest
 from docs_pages import DOCS, ROOT, blocks
 
+from harness.compute.clock import Clock
+from harness.compute.meter import Meter
+from harness.compute.work import Work
 from harness.interventions.base import Draw, Step
 from harness.interventions.groups import sample_groups
 from harness.rollout.protocol import Request, Sample, Sampling
@@ -79,7 +82,7 @@ def arm(tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
 
 def step() -> Step:
     draws = [Draw(problem, index, 3) for index, problem in enumerate(PROBLEMS)]
-    return Step(1, draws, GROUP_SIZE, Sampling(8), 7, ToyPolicy(), ToyTask())  # type: ignore[arg-type]
+    return Step(1, draws, GROUP_SIZE, Sampling(8), 7, ToyPolicy(), ToyTask(), Work(Meter(), Clock()))  # type: ignore[arg-type]
 
 
 def test_the_arm_is_complete_in_under_forty_lines():
@@ -89,9 +92,9 @@ def test_the_arm_is_complete_in_under_forty_lines():
 @pytest.mark.parametrize("temperature", [0.0, 0.7])
 def test_an_advantage_is_the_outcome_less_the_baseline_answers_outcome(arm: ModuleType, temperature: float):
     intervention = arm.GreedyBaseline(arm.GreedyBaseline.Parameters(temperature=temperature))
-    engine = ToyEngine()
-    groups = converse(intervention.collect(step()), engine)
-    intervention.advantages(groups)
+    engine, asked = ToyEngine(), step()
+    groups = converse(intervention.collect(asked), engine)
+    intervention.advantages(groups, asked)
     rollouts, answers = engine.calls
     assert (len(rollouts), len(answers)) == (len(PROBLEMS) * GROUP_SIZE, len(PROBLEMS))
     seen = set()

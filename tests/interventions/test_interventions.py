@@ -7,6 +7,9 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
+from harness.compute.clock import Clock
+from harness.compute.meter import Meter
+from harness.compute.work import Work
 from harness.interventions.base import Draw, Group, Step
 from harness.interventions.registry import INTERVENTIONS, build_intervention
 from harness.rollout.protocol import Request, Sample, Sampling
@@ -61,13 +64,13 @@ class ToyEngine:
 
 def step(run_seed: int = 1, group_size: int = 4) -> Step:
     draws = [Draw(problem, index, 0) for index, problem in enumerate(PROBLEMS)]
-    return Step(1, draws, group_size, Sampling(8), run_seed, ToyPolicy(), ToyTask())
+    return Step(1, draws, group_size, Sampling(8), run_seed, ToyPolicy(), ToyTask(), Work(Meter(), Clock()))
 
 
 def run(name: str, **parameters: object) -> tuple[list[Group], ToyEngine, Step]:
     arm, engine, asked = build_intervention({"name": name, "parameters": parameters}), ToyEngine(), step()
     groups = converse(arm.collect(asked), engine)
-    arm.advantages(groups)
+    arm.advantages(groups, asked)
     return groups, engine, asked
 
 

@@ -1,12 +1,17 @@
 import numpy as np
 import pytest
 
-from harness.interventions.base import Group, Rollout
+from harness.compute.clock import Clock
+from harness.compute.meter import Meter
+from harness.compute.work import Work
+from harness.interventions.base import Group, Rollout, Step
 from harness.interventions.grpo import GRPO
 from harness.rollout.protocol import Request, Sample, Sampling
 from harness.study.training import TrainingSpec
 from harness.tasks.base import Problem
 from harness.train.advantages import scale_advantages, zero_variance_share
+
+STEP = Step(1, [], 2, Sampling(8), 0, None, None, Work(Meter(), Clock()))  # type: ignore[arg-type]
 
 
 def group(*rewards: float, lengths: tuple[int, ...] | None = None) -> Group:
@@ -25,7 +30,7 @@ def advantages(groups: list[Group]) -> np.ndarray:
 
 def test_group_std_is_the_grpo_formula_with_bessels_correction():
     groups = [group(1.0, 0.0, 0.0, 0.0)]
-    GRPO(GRPO.Parameters()).advantages(groups)
+    GRPO(GRPO.Parameters()).advantages(groups, STEP)
     scale_advantages(groups, TrainingSpec(advantage_scale="group-std"))
     # mean 1/4, variance (9/16 + 3/16) / 3 = 1/4, so (3/4, -1/4) / (1/2)
     assert advantages(groups)[::2] == pytest.approx([1.5, -0.5, -0.5, -0.5], abs=1e-5)
@@ -33,19 +38,19 @@ def test_group_std_is_the_grpo_formula_with_bessels_correction():
 
 def test_rms_is_one_over_all_trained_tokens_of_the_update():
     groups = [group(1.0, 0.0, lengths=(1, 5)), group(1.0, 1.0, lengths=(3, 2))]
-    GRPO(GRPO.Parameters()).advantages(groups)
+    GRPO(GRPO.Parameters()).advantages(groups, STEP)
     scale_advantages(groups, TrainingSpec(advantage_scale="rms"))
     assert np.sqrt(np.mean(advantages(groups) ** 2)) == pytest.approx(1.0, abs=1e-4)
 
 
 def test_none_leaves_advantages_alone_and_equal_outcomes_give_zeros_under_every_scale():
     groups = [group(1.0, 0.0)]
-    GRPO(GRPO.Parameters()).advantages(groups)
+    GRPO(GRPO.Parameters()).advantages(groups, STEP)
     scale_advantages(groups, TrainingSpec(advantage_scale="none"))
     assert advantages(groups).tolist() == [0.5, 0.5, -0.5, -0.5]
     for scale in ("none", "rms", "group-std"):
         alike = [group(1.0, 1.0, 1.0)]
-        GRPO(GRPO.Parameters()).advantages(alike)
+        GRPO(GRPO.Parameters()).advantages(alike, STEP)
         scale_advantages(alike, TrainingSpec(advantage_scale=scale))
         assert not advantages(alike).any()
 

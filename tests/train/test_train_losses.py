@@ -6,6 +6,8 @@ import torch
 from test_train_advantages import group
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
+from harness.interventions.base import Rollout
+from harness.rollout.protocol import Request, Sample, Sampling
 from harness.study.training import TrainingSpec
 from harness.train.losses import Row, batch_loss, loss_rows, micro_batches, token_logprobs
 
@@ -20,16 +22,22 @@ def module():
     return Qwen2ForCausalLM(config).float()
 
 
+def row(prompt_ids, token_ids, weights) -> Row:
+    request = Request("rollout", tuple(prompt_ids), Sampling(16), 0, 0)
+    sample = Sample(tuple(token_ids), (0.0,) * len(token_ids), "stop")
+    return Row(Rollout(request, sample, "", 0.0), tuple(weights), 0.1)
+
+
 def ragged_rows(count: int = 9) -> list[Row]:
     draw = np.random.default_rng(5)
     rows = []
     for _ in range(count):
         prompt, completion = int(draw.integers(1, 7)), int(draw.integers(1, 9))
         rows.append(
-            Row(
-                tuple(draw.integers(1, 17, prompt).tolist()),
-                tuple(draw.integers(1, 17, completion).tolist()),
-                tuple(draw.normal(size=completion).tolist()),
+            row(
+                draw.integers(1, 17, prompt).tolist(),
+                draw.integers(1, 17, completion).tolist(),
+                draw.normal(size=completion).tolist(),
             )
         )
     return rows
@@ -62,10 +70,11 @@ def test_the_gradient_does_not_depend_on_micro_batches_order_or_padding(module, 
 
 def test_micro_batches_hold_every_weighted_row_within_the_limit():
     rows = ragged_rows(30)
-    silent = Row((1, 2), (3,), (0.0,))
+    silent = row((1, 2), (3,), (0.0,))
     batches = micro_batches([*rows, silent], 40)
-    flat = [row for batch in batches for row in batch]
+    flat = [found for batch in batches for found in batch]
     assert len(flat) == len(rows) and all(row in flat for row in rows)
+    assert sum(map(len, micro_batches([*rows, silent], 40, all_rows=True))) == len(rows) + 1
     for batch in batches:
         width = max(len(r.prompt_ids) for r in batch) + max(len(r.token_ids) for r in batch)
         assert len(batch) == 1 or len(batch) * width <= 40

@@ -25,6 +25,9 @@ Kind = Literal[
 
 KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 
+SAMPLED_KINDS: Final[tuple[Kind, ...]] = ("rollout", "continuation", "discarded", "probe", "baseline")
+"""Kinds that generate tokens for training."""
+
 CHARGED_BY_DEFAULT: Final[tuple[Kind, ...]] = (
     "rollout",
     "continuation",

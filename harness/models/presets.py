@@ -11,6 +11,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, cast
 
+from harness.compute.flops import ModelShape
 from harness.errors import InputError, Problem
 from harness.models.policy import Policy
 from harness.study.model_folder import weights_hash
@@ -26,11 +27,13 @@ class Preset:
     """`module:callable`, called with the task and the folder of cached warm starts; gives a `BuiltPolicy`."""
     task: str
     """The one task that it is made for."""
+    shape: ModelShape
+    """What its FLOPs are computed from, told before it is built."""
 
 
 PRESETS: Final[dict[str, Preset]] = {
-    "tiny-chain": Preset("harness.models.tiny_chain:build", task="chain"),
-    "scripted": Preset("harness.models.scripted:build", task="scripted"),
+    "tiny-chain": Preset("harness.models.tiny_chain:build", "chain", ModelShape(83_584, 2, 64)),
+    "scripted": Preset("harness.models.scripted:build", "scripted", ModelShape(1_000, 1, 1)),
 }
 
 

@@ -11,8 +11,7 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
-from harness.models.policy import ModelShape
-from harness.models.presets import BuiltPolicy
+from harness.models.presets import PRESETS, BuiltPolicy
 from harness.rollout.protocol import Request, Sample
 from harness.seeds import hashed_seed
 from harness.tasks.base import Task
@@ -34,7 +33,7 @@ class ScriptedPolicy:
     """A policy of one number, its skill."""
 
     stop_ids = frozenset({SOLVED, FAILED})
-    shape = ModelShape(matmul_parameters=1_000, layers=1, attention_width=1)
+    shape = PRESETS["scripted"].shape
     device = "cpu"
 
     def __init__(self, skill: float = 0.0):

@@ -12,9 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from harness.compute.kinds import HOUR_CURRENCIES
+from harness.compute.flops import decode_flops, forward_flops
+from harness.compute.kinds import HOUR_CURRENCIES, SAMPLED_KINDS
+from harness.interventions.base import Intervention
 from harness.interventions.registry import INTERVENTIONS
 from harness.models.presets import PRESETS
+from harness.models.shapes import folder_shape
 from harness.study.canonical import canonical_hash
 from harness.study.cell import Milestone
 from harness.study.milestones import amount_text, fraction_of
@@ -63,7 +66,7 @@ def reference_findings(study: Study, arms: Sequence[str]) -> Iterator[Finding]:
 
 
 def budget_findings(study: Study, budgets: Mapping[str, float], milestones: Sequence[Milestone]) -> Iterator[Finding]:
-    """Budgets that end no run, or that no update of some arm fits in; milestones at nothing."""
+    """Budgets that end no run; milestones at nothing."""
     for index, percentage in enumerate(study.evaluate.at):
         if not 0 < fraction_of(percentage) <= 1:
             yield Finding(("evaluate", "at", index), f"found {percentage}", "above 0% and at most 100%")
@@ -79,20 +82,41 @@ def budget_findings(study: Study, budgets: Mapping[str, float], milestones: Sequ
         if currency != "updates" and not ends:
             what = f"nothing that is charged ever uses up the budget in {currency}"
             yield Finding(("charged",), what, "charge at least `rollout`")
+
+
+def update_findings(study: Study, budgets: Mapping[str, float], folder: Path) -> Iterator[Finding]:
+    """Budgets below one update of some arm. `folder`: where the study file is.
+
+    By what is certain beforehand: samples no shorter than the task's shortest right answer, prompts of one token,
+    and no training, since rollouts that all fare alike teach nothing. Hours are not known before the first update
+    (train/run.py). What is not charged is left out.
+    """
     for name, arm in study.arms.items() if "rollout" in study.charged else ():
-        least = least_update_tokens(study, arm)
-        budget = budgets.get("generated_tokens", least)
-        if budget < least:
-            short = amount_text(least - budget)
-            what = f"{amount_text(budget)} generated_tokens are {short} short of one update of arm {name!r}"
-            yield Finding(("budget",), what, f"an update of the shortest right answers takes {amount_text(least)}")
+        samples = _least_samples(study, arm)
+        tokens = samples * study.task.least_answer_tokens()
+        yield from _short(budgets, "generated_tokens", tokens, f"arm {name!r}")
+        for model in study.models if "flops" in budgets else ():
+            shape = PRESETS[str(model.preset)].shape if model.folder is None else folder_shape(folder / model.folder)
+            if shape is None:
+                continue
+            prompts = arm.training(study.training).prompts_per_update
+            decode = decode_flops(shape, 1, study.task.least_answer_tokens())
+            flops = prompts * forward_flops(shape, 1) + samples * decode
+            whose = f"arm {name!r}" + (f" with model {model.name!r}" if len(study.models) > 1 else "")
+            yield from _short(budgets, "flops", flops, whose)
 
 
-def least_update_tokens(study: Study, arm: Arm) -> int:
-    """Generated tokens of one update of an arm whose every sample is the task's shortest right answer."""
-    training = arm.training(study.training)
-    samples = INTERVENTIONS[arm.intervention].least_update_tokens(arm.parameters, training)
-    return samples * study.task.least_answer_tokens()
+def _least_samples(study: Study, arm: Arm) -> int:
+    """Charged samples of one update: all that the arm's family says, or its rollouts where other kinds are free."""
+    family = INTERVENTIONS[arm.intervention] if {*SAMPLED_KINDS} <= {*study.charged} else Intervention
+    return family.least_update_tokens(arm.parameters, arm.training(study.training))
+
+
+def _short(budgets: Mapping[str, float], currency: str, least: int, whose: str) -> Iterator[Finding]:
+    budget = budgets.get(currency, least)
+    if budget < least:
+        what = f"{amount_text(budget)} {currency} are {amount_text(least - budget)} short of one update of {whose}"
+        yield Finding(("budget",), what, f"an update of the shortest right answers takes {amount_text(least)}")
 
 
 def arm_findings(study: Study) -> Iterator[Finding]:
@@ -106,6 +130,13 @@ def arm_findings(study: Study) -> Iterator[Finding]:
         if limit < shortest:
             what = f"{limit} tokens are too few for any right answer"
             yield Finding(path, what, f"the task's shortest right answer takes {shortest}")
+    for name, arm in study.arms.items():
+        fixed = arm.training(study.training)
+        for field in arm.overrides.model_fields_set:
+            given, needed = getattr(arm.overrides, field), getattr(fixed, field)
+            if given != needed:
+                what = f"{arm.intervention} fixes {field} to {needed}, found {given}"
+                yield Finding(("arms", name, "training", field), what, "remove it")
     first_with: dict[str, str] = {}
     for name, arm in study.arms.items():
         other = first_with.setdefault(canonical_hash(arm_content(study, arm)), name)
@@ -182,9 +213,8 @@ def doubts(study: Study, budgets: Mapping[str, float], milestones: Sequence[Mile
     for currency in HOUR_CURRENCIES:
         if currency in budgets:
             what = f"a budget in {currency} is measured by a clock"
-            yield Finding(
-                ("budget",), what, "runs cannot be repeated to the bit, and hours compare on one device only"
-            )
+            right = "runs cannot be repeated to the bit, and only the first update tells whether one fits in"
+            yield Finding(("budget",), what, f"{right}; hours compare on one device only")
 
 
 def _repeated(values: Sequence[Any]) -> list[Any]:

@@ -27,6 +27,7 @@ from harness.study.checks import (
     doubts,
     model_findings,
     reference_findings,
+    update_findings,
 )
 from harness.study.claims import Claim, ClaimError, ClaimGrammar
 from harness.study.milestones import declared_milestones
@@ -100,6 +101,7 @@ def load_study(path: str | Path, budgets_folder: Path | None = None) -> LoadedSt
     claims = _claims_of(study, ClaimGrammar(arms, milestones, budgets), findings) if points_known else []
     if whole and budgets:
         findings += budget_findings(study, budgets, milestones)
+        findings += update_findings(study, budgets, path.parent)
         findings += arm_findings(study)
         findings += decay_findings(study, budgets)
         findings += model_findings(study, path.parent)
@@ -230,7 +232,7 @@ def _resolved(
             name: {
                 "intervention": arm.intervention,
                 "parameters": arm.parameters.model_dump(mode="json"),
-                "training": arm.overrides.model_dump(mode="json", exclude_unset=True),
+                "training": arm.changes(study.training),
             }
             for name, arm in study.arms.items()
         },

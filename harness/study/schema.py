@@ -23,7 +23,7 @@ from pydantic import (
     create_model,
     model_validator,
 )
-from pydantic_core import PydanticCustomError
+from pydantic_core import PydanticCustomError, to_jsonable_python
 from pydantic_core import core_schema as core
 
 from harness.compute.kinds import CHARGED_BY_DEFAULT, CURRENCIES, KINDS, Kind
@@ -167,10 +167,20 @@ class Arm:
     """Only the fields that were given count: `model_fields_set`."""
 
     def training(self, base: TrainingSpec) -> TrainingSpec:
-        """The study's training values with this arm's changes."""
-        return base.model_copy(
-            update={name: getattr(self.overrides, name) for name in self.overrides.model_fields_set}
-        )
+        """The study's training values with this arm's changes, and with what its family's definition fixes."""
+        given = {name: getattr(self.overrides, name) for name in self.overrides.model_fields_set}
+        family = INTERVENTIONS[self.intervention]
+        return family.configure(self.parameters, base.model_copy(update=given))
+
+    def changes(self, base: TrainingSpec) -> dict[str, Any]:
+        """The training values that the arm gives, or that its family changes, as plain values."""
+        whole, given = self.training(base), self.overrides.model_fields_set
+        values = {name: getattr(whole, name) for name in TrainingSpec.model_fields}
+        return {
+            name: to_jsonable_python(value)
+            for name, value in values.items()
+            if name in given or value != getattr(base, name)
+        }
 
 
 def _arm_models() -> Iterable[type[BaseModel]]:

@@ -7,14 +7,21 @@ from pathlib import Path
 
 import pytest
 from small_study import STUDY
+from support.hook_arms import HOOK_ARMS
+from support.saved_models import save_tiny_llama
 
 from harness.errors import InputError
+from harness.interventions.registry import INTERVENTIONS
+from harness.study.checks import arm_findings
 from harness.study.load import check_task, load_study
 from harness.study.model_folder import weights_hash
+from harness.study.schema import Arm
+from harness.study.training import TrainingSpec
 
 Write = Callable[..., Path]
 Problems = Callable[..., list[str]]
 
+EXAMPLE = Path(__file__).parents[2] / "preregistrations" / "dense-rewards-laptop.yaml"
 BUDGET = "{generated_tokens: 240k, updates: 50}"
 
 
@@ -106,6 +113,56 @@ def test_a_budget_below_one_update_names_each_such_arm_and_its_shortfall(problem
         "19:1: budget: 500 generated_tokens are 364 short of one update of arm 'mc'",
         "19:1: budget: 500 generated_tokens are 76 short of one update of arm 'slow'",
     ]
+
+
+def test_a_budget_in_flops_below_one_update_is_refused_likewise(problems: Problems, write: Write) -> None:
+    # tiny-chain: N = 2 x (4 x 64 x 64 + 3 x 64 x 128) + 26 x 64 = 83,584; attention 4 x 2 x 64 per token and context.
+    # A prompt of one token: 2 N + 512. An answer of nine tokens feeds eight, at contexts 2 to 9: 16 N + 512 x 44.
+    prompts, answer = 8 * (2 * 83_584 + 512), 16 * 83_584 + 512 * 44
+    found = problems((BUDGET, "{flops: 1000, updates: 50}"))
+    assert [line.split("; ")[0] for line in found] == [
+        f"19:1: budget: 1_000 flops are {prompts + 64 * answer - 1000:_} short of one update of arm 'grpo'",
+        f"19:1: budget: 1_000 flops are {prompts + 96 * answer - 1000:_} short of one update of arm 'mc'",
+        f"19:1: budget: 1_000 flops are {prompts + 64 * answer - 1000:_} short of one update of arm 'slow'",
+    ]
+    claim = ("at 50 updates", "at 100% of flops")
+    assert load_study(write((BUDGET, f"{{flops: {prompts + 96 * answer}}}"), claim)).budgets
+
+
+def test_a_budget_in_flops_is_held_against_each_model(problems: Problems, tmp_path: Path) -> None:
+    (tmp_path / "preregistrations").mkdir()
+    save_tiny_llama(tmp_path / "preregistrations" / "llama")
+    found = problems(
+        (BUDGET, "{flops: 1e8, updates: 50}"),
+        ("[tiny-chain]", "[tiny-chain, {name: llama, folder: llama}]"),
+        ("at 50 updates", "at 50 updates\n    model: llama"),
+    )
+    assert [line.split(" short of one update of ")[1].split("; ")[0] for line in found] == [
+        "arm 'mc' with model 'tiny-chain'"
+    ]
+
+
+def test_work_that_is_free_is_not_held_against_a_budget(problems: Problems, write: Write) -> None:
+    # mc's rollouts alone: 64 x 9 tokens.
+    few = (BUDGET, "{generated_tokens: 576, updates: 50}")
+    free = ("baseline: grpo", "charged: [rollout, policy_train]\nbaseline: grpo")
+    assert load_study(write(few, free)).budgets
+    (told,) = problems(few)
+    assert "arm 'mc'" in told
+
+
+def test_what_a_family_fixes_shows_in_the_study_and_may_not_be_contradicted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(INTERVENTIONS, "fixed", HOOK_ARMS["fixed"])
+    base = TrainingSpec(advantage_scale="rms", learning_rate=2e-3)
+    values = HOOK_ARMS["fixed"].Parameters()
+    arm = Arm("fixed", values, TrainingSpec(learning_rate=2e-3))
+    assert arm.training(base) == base.model_copy(update={"advantage_scale": "none"})
+    assert arm.changes(base) == {"learning_rate": 2e-3, "advantage_scale": "none"}
+    against = Arm("fixed", values, TrainingSpec(advantage_scale="group-std"))
+    study = load_study(EXAMPLE).study.model_copy(update={"arms": {"mine": against}})
+    (found,) = arm_findings(study)
+    assert found.path == ("arms", "mine", "training", "advantage_scale")
+    assert found.what == "fixed fixes advantage_scale to none, found group-std"
 
 
 def test_a_claim_must_say_which_of_several_models_it_is_about(problems: Problems) -> None:

@@ -10,6 +10,7 @@ import csv
 import io
 import json
 import math
+import re
 import shutil
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -168,7 +169,8 @@ def _row(cells: Sequence[str]) -> str:
 
 
 def _cell(text: str) -> str:
-    return text.replace("\\", "\\\\").replace("|", "\\|").replace("*", "\\*").replace("\n", " ")
+    text = text.replace("\\", "\\\\").replace("|", "\\|").replace("*", "\\*").replace("\n", " ")
+    return re.sub(r"<(?=[A-Za-z/!])", r"\<", text)  # what would be taken for HTML
 
 
 def _csv(result: Result) -> str:

@@ -29,9 +29,6 @@ PLAIN_VALUES = {
 """What defines plain values (a cell, training values, a hash of files or of the code, how a number is read): used
 from below, and therefore itself allowed no more than its like, the leaves and the currencies."""
 
-COMMAND_LINE = ROOT / "harness" / "cli.py"
-"""Above everything: it calls each folder, and is called by none."""
-
 
 def table() -> dict[str, int]:
     """Folder, e.g. `harness.store`, to its row; lower rows have higher numbers."""
@@ -92,13 +89,9 @@ def test_every_folder_of_code_has_its_row() -> None:
     assert packages | {"analysis"} == {name for name in ROWS if name.startswith(("harness", "analysis"))}
 
 
-@pytest.mark.parametrize("path", [path for path in MODULES if path != COMMAND_LINE], ids=name_of)
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
 def test_imports_point_downward(path: Path) -> None:
     assert forbidden(path) == []
-
-
-def test_nothing_imports_the_command_line() -> None:
-    assert not [path for path in MODULES if "harness.cli" in imported(path)]
 
 
 def test_the_record_needs_the_standard_library_only() -> None:

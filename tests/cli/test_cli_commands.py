@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support.cells import scripted_content, write_cell
 from support.command_line import REPOSITORY, Ran, isobudget
 from support.sweeps import Swept, cell_folders
 from typer.main import get_command
 
-from harness.cli import app
+from harness.cli.app import app
+from harness.events.writer import EventWriter
+from harness.layout import RunsFolder
+from harness.rollout.sidecar import SampleRecord, TokenSidecar
 
 COMMANDS = sorted(get_command(app).commands)  # type: ignore[attr-defined]
 
@@ -91,7 +97,7 @@ def test_plan_imports_no_heavy_library(finished: bool, swept_flip: Swept, tmp_pa
     runs = swept_flip.runs.root if finished else tmp_path
     code = (
         "import sys\n"
-        "from harness.cli import main\n"
+        "from harness.cli.app import main\n"
         "try:\n"
         f"    main(['plan', {str(swept_flip.file)!r}, '--runs', {str(runs)!r}])\n"
         "except SystemExit as end:\n"
@@ -105,8 +111,10 @@ def test_plan_imports_no_heavy_library(finished: bool, swept_flip: Swept, tmp_pa
 
 def samples_of(swept: Swept, *options: object) -> list[dict[str, Any]]:
     cell = cell_folders(swept.runs)[0].path.name
-    shown: list[dict[str, Any]] = isobudget("samples", cell[:8], "--runs", swept.runs.root, "--json", *options).json()
-    return shown
+    shown = isobudget("samples", cell[:8], "--runs", swept.runs.root, "--json", *options).json()
+    assert shown["heading"]["study"] == swept.truth.study
+    found: list[dict[str, Any]] = shown["samples"]
+    return found
 
 
 def test_samples_shows_prompts_completions_and_rewards(swept_flip: Swept) -> None:
@@ -116,19 +124,72 @@ def test_samples_shows_prompts_completions_and_rewards(swept_flip: Swept) -> Non
     shown = samples_of(swept_flip, "--kind", "rollout", "--limit", 4)
     assert len(shown) == 4
     lines = ran.out.splitlines()
-    for head, body, sample in zip(lines[::2], lines[1::2], shown, strict=True):
-        record = sample["record"]
+    for head, body, record in zip(lines[::2], lines[1::2], shown, strict=True):
         assert record["completion"] == "." * 9 + ("solved" if record["reward"] else "failed")
         assert record["prompt"].startswith("problem ")
         assert body.strip() == record["prompt"] + record["completion"]
-        assert f"update {sample['update']}" in head and f"reward {record['reward']:g}" in head
+        assert f"update {record['update']}" in head and f"reward {record['reward']:g}" in head
         assert "10 tokens, stop" in head
 
 
 def test_samples_of_one_update_and_kind_are_all_of_those(swept_flip: Swept) -> None:
     shown = samples_of(swept_flip, "--update", 3, "--kind", "rollout", "--limit", 1_000)
     assert len(shown) == 4  # 2 prompts x 2 rollouts
-    assert {(sample["update"], sample["record"]["kind"]) for sample in shown} == {(3, "rollout")}
+    assert {(sample["update"], sample["kind"]) for sample in shown} == {(3, "rollout")}
+
+
+def test_samples_come_as_csv_and_markdown_with_the_same_rows(swept_flip: Swept) -> None:
+    cell = cell_folders(swept_flip.runs)[0].path.name
+    asked = ("samples", cell, "--runs", swept_flip.runs.root, "--kind", "rollout", "--limit", 4)
+    rows = list(csv.DictReader(io.StringIO(isobudget(*asked, "--format", "csv").out)))
+    shown = samples_of(swept_flip, "--kind", "rollout", "--limit", 4)
+    told = ("update", "kind", "problem", "visit", "index", "tokens", "finish_reason", "prompt", "completion")
+    assert [[row[name] for name in told] for row in rows] == [[str(row[name]) for name in told] for row in shown]
+    assert {row["study"] for row in rows} == {swept_flip.truth.study}
+    assert {row["retraced"] for row in rows} == {"False"}
+    markdown = isobudget(*asked, "--format", "markdown").out
+    lines = [line for line in markdown.splitlines() if line.startswith("| ")]
+    assert len(lines) == 2 + 4
+    for line, row in zip(lines[2:], shown, strict=True):
+        assert line.endswith(f"| {row['prompt']} | {row['completion']} |")
+    assert "charged: " in markdown
+
+
+def test_texts_survive_every_format(tmp_path: Path) -> None:
+    text = 'a,b "c"\n<b>|*d*\\e'
+    sample = SampleRecord("rollout", 1, 0, 2, (5,), (6, 7), "stop", text, text, 0.5)
+    runs = RunsFolder(tmp_path)
+    cell = write_cell(runs, scripted_content({"updates": 1}))
+    part = TokenSidecar(cell.tokens(1)).write_part(1, [sample])
+    with EventWriter(cell.events(1)) as log:
+        log.append("attempt_started", {"cell": cell.path.name, "attempt": 1, "resumed_from": None})
+        log.append("ledger", {"update": 1, "rows": {}, "part": part}, {"rows": {}, "charge": {}})
+    asked = ("samples", cell.path.name, "--runs", tmp_path)
+    (row,) = csv.DictReader(io.StringIO(isobudget(*asked, "--format", "csv").out, newline=""))
+    assert (row["prompt"], row["completion"], row["reward"]) == (text, text, "0.5")
+    (line,) = (x for x in isobudget(*asked, "--format", "markdown").out.splitlines() if x.startswith("| 1 "))
+    escaped = 'a,b "c"\\\\n\\<b>\\|\\*d\\*\\\\e'
+    assert line == f"| 1 | rollout | 1.0.2 | 0.5 | 2 | stop | {escaped} | {escaped} |"
+    (shown,) = isobudget(*asked, "--json").json()["samples"]
+    assert (shown["prompt"], shown["token_ids"]) == (text, [6, 7])
+    assert f"  {text}{text}" in isobudget(*asked).out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["sweep", "x.yaml", "--workers", "0"], "--workers"),
+        (["leaderboard", "x", "--format", "nope"], "'nope' is not one of 'terminal', 'markdown', 'csv', 'json'"),
+        (["nope"], "No such command 'nope'"),
+        (["plan"], "Missing argument 'study'"),
+        (["plan", "x.yaml", "--rnus", "y"], "--rnus"),
+    ],
+)
+def test_an_option_that_cannot_be_is_one_line_and_exit_code_two(arguments: list[str], told: str) -> None:
+    ran = isobudget(*arguments)
+    assert (ran.code, ran.out) == (2, "")
+    (line,) = ran.complaints()
+    assert line.startswith("isobudget: ") and told in line
 
 
 def test_the_figure_is_written_in_each_form(swept_flip: Swept, tmp_path: Path) -> None:

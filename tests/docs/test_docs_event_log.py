@@ -14,7 +14,7 @@ from support.stores import refresh, rows
 
 from analysis.leaderboard import leaderboard
 from analysis.snapshot import Snapshot
-from harness.cli import main
+from harness.cli.app import main
 from harness.layout import RunsFolder
 
 EXAMPLE, FOLD = blocks(DOCS / "event-log.md", "python")

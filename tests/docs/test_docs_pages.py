@@ -11,7 +11,7 @@ import pytest
 import typer
 from docs_pages import PAGES, ROOT, blocks, prose
 
-from harness.cli import app
+from harness.cli.app import app
 from harness.study.load import load_study
 
 COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.cli import main
+from harness.cli.app import main
 
 REPOSITORY = Path(__file__).parents[2]
 

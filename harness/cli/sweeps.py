@@ -1,0 +1,97 @@
+"""Commands that run a study, and that tell where its runs stand: sweep, status."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from harness.cli.options import Json, Runs, StudyFile, load, plain, print_json, runs_folder
+from harness.cli.results import report
+
+
+def sweep(
+    study: StudyFile,
+    runs: Runs = None,
+    backend: Annotated[str, typer.Option(help="Where cells run: local (this machine, through submitit).")] = "local",
+    inline: Annotated[bool, typer.Option("--inline", help="One cell after the other, in this process.")] = False,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Cells at once.  [default: cores / threads]", show_default=False)
+    ] = None,
+    retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Launch failed cells again.")] = False,
+    stop_on_failure: Annotated[
+        bool, typer.Option("--stop-on-failure", help="Launch nothing more once a cell failed.")
+    ] = False,
+    allow_code_change: Annotated[
+        bool,
+        typer.Option("--allow-code-change", help="Go on when the code changes during the sweep; it is recorded."),
+    ] = False,
+    no_report: Annotated[bool, typer.Option("--no-report", help="Run only; print no tables.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Run a study: launch what is not done, gather, and report. Safe to repeat, and to interrupt."""
+    from harness.launch.backends import make_backend
+    from harness.launch.progress import make_display
+    from harness.launch.sweep import LaunchFacts, SweepOptions
+    from harness.launch.sweep import sweep as run_sweep
+    from harness.store.collector import collect as collect_events
+    from harness.store.collector import publish
+    from harness.study.load import check_task
+    from harness.study.lock import code_hash, code_state, mode_of
+    from harness.study.plan import make_plan
+
+    loaded = load(study)
+    check_task(loaded)
+    folder = runs_folder(runs).create()
+    # Before anything is launched, so that logs removed since are missed, not mistaken; the sweep tells of the others.
+    collect_events(folder, say=lambda message: None)
+    mode, state = mode_of(loaded, folder), code_state()
+    facts = LaunchFacts(mode.name, mode.reason, mode.lock_hash, state.commit, state.dirty)
+    result = run_sweep(
+        make_plan(loaded),
+        folder,
+        make_backend("inline" if inline else backend, folder, loaded.study.threads, workers),
+        SweepOptions(retry_failed, stop_on_failure, allow_code_change),
+        facts=facts,
+        code_hash=code_hash,
+        display=make_display(silent=as_json),
+    )
+    if not as_json:
+        print(result, flush=True)  # first of all: what follows needs room on the disk, too
+    collect_events(folder)
+    publish(folder)
+    if as_json:
+        print_json({"sweep": plain(result), "mode": mode.name, "mode_reason": mode.reason})
+    elif result.completed and not result.stopped and not no_report:
+        report(folder, loaded.name)
+    raise typer.Exit(result.exit_code)
+
+
+def status(
+    study: StudyFile,
+    runs: Runs = None,
+    cells: Annotated[bool, typer.Option("--cells", help="List every cell, also those that are done.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Show where each cell of a study stands, and why failed ones failed."""
+    from harness.launch.states import STATUSES, cell_state
+    from harness.layout import CellFolder
+    from harness.study.plan import make_plan
+
+    folder = runs_folder(runs)
+    loaded = load(study)
+    states = [(cell, cell_state(CellFolder(folder.cell(cell.id)))) for cell in make_plan(loaded).cells]
+    if as_json:
+        rows = [
+            {"cell": cell.id, "model": cell.model, "arm": cell.arm, "seed": cell.seed, "status": state.status}
+            | {"reason": state.reason}
+            for cell, state in states
+        ]
+        print_json({"study": loaded.name, "cells": rows})
+        return
+    counts = {status: sum(state.status == status for _, state in states) for status in STATUSES}
+    print(f"{loaded.name}: " + ", ".join(f"{count} {status}" for status, count in counts.items() if count))
+    for cell, state in states:
+        if cells or state.status != "done":
+            reason = f"  {state.reason}" if state.reason else ""
+            print(f"  {cell.id}  {cell.model}/{cell.arm}/{cell.seed}  {state.status}{reason}")

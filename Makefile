@@ -12,7 +12,7 @@ STAMP := $(VENV)/.ready
 RUNS_OPTION := $(if $(RUNS),--runs $(RUNS))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup sweep plan check test test-slow generated bench clean
+.PHONY: help setup sweep plan check test test-slow gpu-check generated bench clean
 
 help:            ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -39,6 +39,10 @@ test: $(STAMP)   ## the tests (at most ten minutes on two cores)
 
 test-slow: $(STAMP) ## kill points, long sweeps and what else takes minutes
 	$(BIN)/pytest -m slow --timeout 1200 $(ARGS)
+
+gpu-check: $(STAMP) ## the tests that need a GPU, where there is one
+	@$(BIN)/python -c 'import torch, sys; torch.cuda.is_available() or sys.exit("gpu-check: torch finds no GPU here; nothing was checked")' || exit 2
+	$(BIN)/pytest -m gpu $(ARGS)
 
 generated: $(STAMP) ## rewrite the schema and the reference page that are made from the code
 	$(BIN)/python -m harness.study.json_schema

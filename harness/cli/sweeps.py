@@ -50,7 +50,7 @@ def sweep(
     result = run_sweep(
         make_plan(loaded),
         folder,
-        make_backend("inline" if inline else backend, folder, loaded.study.threads, workers),
+        make_backend("inline" if inline else backend, folder, loaded.study.threads, workers, loaded.study.device),
         SweepOptions(retry_failed, stop_on_failure, allow_code_change),
         facts=facts,
         code_hash=code_hash,

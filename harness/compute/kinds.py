@@ -44,5 +44,8 @@ CHARGED_BY_DEFAULT: Final[tuple[Kind, ...]] = (
 Currency = Literal["generated_tokens", "gpu_hours", "cpu_hours", "flops", "updates"]
 CURRENCIES: Final[tuple[Currency, ...]] = get_args(Currency)
 
+Device = Literal["cpu", "cuda"]
+"""What a run computes on: the CPU, or one GPU."""
+
 HOUR_CURRENCIES: Final[tuple[Currency, ...]] = ("gpu_hours", "cpu_hours")
 """Measured by a clock, so never part of a deterministic payload."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
@@ -54,8 +55,14 @@ class Backend(Protocol):
         ...
 
 
-def worker_environment(runs: RunsFolder, threads: int, code_hash: str) -> dict[str, str | None]:
-    """What a worker finds in its environment, beside what the sweep found in its own."""
+GPUS_VARIABLE: Final = "ISOBUDGET_GPUS"
+"""Names of the GPUs of which a worker gets one, separated by commas; the worker finds it in CUDA_VISIBLE_DEVICES."""
+
+
+def worker_environment(
+    runs: RunsFolder, threads: int, code_hash: str, gpus: Sequence[str] = ()
+) -> dict[str, str | None]:
+    """What a worker finds in its environment, beside what the sweep found in its own; without `gpus`, no GPU."""
     return {
         **dict.fromkeys(THREAD_VARIABLES, str(threads)),
         "TOKENIZERS_PARALLELISM": "false" if threads == 1 else "true",
@@ -63,8 +70,9 @@ def worker_environment(runs: RunsFolder, threads: int, code_hash: str) -> dict[s
         "PYTHONHASHSEED": "0",  # some generators of problems iterate over sets
         "ISOBUDGET_RUNS": str(runs.root),
         "ISOBUDGET_CODE_HASH": code_hash,
-        # submitit's local executor hides every device from jobs that asked it for none.
-        "CUDA_VISIBLE_DEVICES": os.environ.get("CUDA_VISIBLE_DEVICES"),
+        "CUDA_VISIBLE_DEVICES": "",
+        GPUS_VARIABLE: ",".join(gpus) or None,
+        "CUBLAS_WORKSPACE_CONFIG": ":4096:8",  # else matrix products on a GPU are not deterministic
     }
 
 

@@ -25,19 +25,25 @@ _NO_TIMEOUT_MINUTES: Final = 10 * 365 * 24 * 60
 
 
 class LocalBackend:
-    """Implements `Backend`. `command` is followed by the cell's path; another one is for tests."""
+    """Implements `Backend`. `gpus`: of which each worker gets one to itself; none for cells on the CPU.
 
-    def __init__(self, runs: RunsFolder, workers: int, command: Sequence[str] = WORKER_COMMAND):
+    `command` is followed by the cell's path; another one is for tests.
+    """
+
+    def __init__(
+        self, runs: RunsFolder, workers: int, command: Sequence[str] = WORKER_COMMAND, gpus: Sequence[str] = ()
+    ):
         self.workers = workers
         self._runs = runs
         self._command = command
+        self._gpus = gpus
         self._running: dict[Job, submitit.LocalJob[int]] = {}
         self._leaving: list[submitit.LocalJob[int]] = []
         self._wanted: signal.Signals | None = None
         self._asked: dict[Job, signal.Signals] = {}
 
     def start(self, cell: CellFolder, threads: int, code_hash: str) -> Job:
-        environment = worker_environment(self._runs, threads, code_hash)
+        environment = worker_environment(self._runs, threads, code_hash, self._gpus)
         job = Job.create(cell, [*self._command, str(cell.spec)], environment)
         executor = submitit.LocalExecutor(folder=job.scheduler)
         executor.update_parameters(timeout_min=_NO_TIMEOUT_MINUTES)

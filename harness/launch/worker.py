@@ -15,6 +15,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Final
 
+from harness.launch.backend import GPUS_VARIABLE
+from harness.launch.gpus import one_of
 from harness.launch.jobs import Job, Order
 from harness.train.exit_codes import EXIT_INTERRUPTED
 from harness.train.processes import Process
@@ -44,6 +46,18 @@ def _environment(changes: dict[str, str | None]) -> dict[str, str]:
 
 
 def _run(job: Job, order: Order) -> int:
+    gpus = order.environment.get(GPUS_VARIABLE)
+    if not gpus:
+        return _start(job, order, _environment(order.environment))
+    with one_of(gpus.split(","), give_up=lambda: job.asked() is not None) as held:
+        if held is None:
+            return EXIT_INTERRUPTED
+        gpu, lock = held
+        return _start(job, order, _environment({**order.environment, "CUDA_VISIBLE_DEVICES": gpu}), lock)
+
+
+def _start(job: Job, order: Order, environment: dict[str, str], *inherited: int) -> int:
+    """Runs the worker to its end; it inherits the file descriptors."""
     with job.stdout.open("ab") as stdout, job.stderr.open("ab") as stderr, _deaf_to_the_terminal():
         try:
             worker = subprocess.Popen(
@@ -51,7 +65,8 @@ def _run(job: Job, order: Order) -> int:
                 stdin=subprocess.DEVNULL,
                 stdout=stdout,
                 stderr=stderr,
-                env=_environment(order.environment),
+                env=environment,
+                pass_fds=inherited,
                 start_new_session=True,
             )
         except OSError as error:

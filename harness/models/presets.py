@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from harness.compute.flops import ModelShape
+from harness.compute.kinds import Device
 from harness.errors import InputError, Problem
 from harness.models.policy import Policy
 from harness.study.model_folder import weights_hash
@@ -24,7 +25,7 @@ class Preset:
     """A model made here."""
 
     builder: str
-    """`module:callable`, called with the task and the folder of cached warm starts; gives a `BuiltPolicy`."""
+    """`module:callable`, called with task, folder of cached warm starts and device; gives a `BuiltPolicy`."""
     task: str
     """The one task that it is made for."""
     shape: ModelShape
@@ -46,14 +47,16 @@ class BuiltPolicy:
     """The record of models/warm_start.py, shared by all runs that start from it; None where there was none."""
 
 
-def build_policy(model: Mapping[str, Any], task: Task, cache: Path, folder: str | None = None) -> BuiltPolicy:
+def build_policy(
+    model: Mapping[str, Any], task: Task, cache: Path, folder: str | None = None, device: Device = "cpu"
+) -> BuiltPolicy:
     """The policy of a cell's ``model``: ``{"preset": ...}``, or ``{"weights_hash": ...}`` of what lies in `folder`.
 
     `cache` is the folder that warm starts are kept in, each under its own hash. Raises InputError for a preset that
     is not known or not made for `task`, and for a folder that cannot be used or whose weights have changed.
     """
     if folder is not None:
-        return BuiltPolicy(_load(Path(folder), model["weights_hash"]))
+        return BuiltPolicy(_load(Path(folder), model["weights_hash"], device))
     name = model.get("preset")
     if name not in PRESETS:
         raise InputError(Problem(f"there is no preset {name!r}", did_you_mean(str(name), PRESETS), field="models"))
@@ -62,13 +65,13 @@ def build_policy(model: Mapping[str, Any], task: Task, cache: Path, folder: str 
         what = f"preset {name!r} is made for task {preset.task!r}, not for {task.name!r}"
         raise InputError(Problem(what, "name a model folder, or that task", field="models"))
     module, _, builder = preset.builder.partition(":")
-    return cast(BuiltPolicy, getattr(import_module(module), builder)(task, cache))
+    return cast(BuiltPolicy, getattr(import_module(module), builder)(task, cache, device))
 
 
-def _load(folder: Path, expected_hash: str) -> Policy:
+def _load(folder: Path, expected_hash: str, device: Device) -> Policy:
     from harness.models.folder import load_folder  # brings torch
 
-    policy = load_folder(folder)
+    policy = load_folder(folder, device=device)
     if weights_hash(folder) != expected_hash:
         what = "the model has changed since the cell was planned"
         raise InputError(what, "restore it, or plan the study again", str(folder))

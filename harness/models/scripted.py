@@ -11,6 +11,7 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
+from harness.compute.kinds import Device
 from harness.models.presets import PRESETS, BuiltPolicy
 from harness.rollout.protocol import Request, Sample
 from harness.seeds import hashed_seed
@@ -74,6 +75,6 @@ class ScriptedEngine:
         return samples
 
 
-def build(task: Task, cache: Path) -> BuiltPolicy:
-    """The preset `scripted`. It has no warm start, so nothing is cached."""
+def build(task: Task, cache: Path, device: Device = "cpu") -> BuiltPolicy:
+    """The preset `scripted`. It has no warm start, so nothing is cached; it computes nothing, on any device."""
     return BuiltPolicy(ScriptedPolicy())

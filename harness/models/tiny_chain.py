@@ -20,6 +20,7 @@ import torch
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 
+from harness.compute.kinds import Device
 from harness.models.cache import cached
 from harness.models.folder import load_folder, quiet
 from harness.models.presets import BuiltPolicy
@@ -66,14 +67,14 @@ class Recipe:
     """Of seeds 0 to 3, which start at 37 to 50 % greedy and 18 to 22 % sampled, this one starts lowest (greedy)."""
 
 
-def build(task: Task, cache: Path, recipe: Recipe | None = None) -> BuiltPolicy:
-    """The warm-started policy for a chain task, from the cache or made now (about 15 CPU-seconds)."""
+def build(task: Task, cache: Path, device: Device = "cpu", recipe: Recipe | None = None) -> BuiltPolicy:
+    """The warm-started policy for a chain task, from the cache or made now (about 15 CPU-seconds, on the CPU)."""
     if not isinstance(task, ChainTask):
         raise TypeError(f"tiny-chain is made for the chain task, not for {task.name}")
     recipe = recipe or Recipe()
     key = {"recipe": asdict(recipe), "version": RECIPE_VERSION, "task": task.spec.model_dump(mode="json")}
     folder = cached(cache, key, lambda aside: _make(task, recipe, aside))
-    return BuiltPolicy(load_folder(folder), json.loads((folder / RECORD).read_text()))
+    return BuiltPolicy(load_folder(folder, device=device), json.loads((folder / RECORD).read_text()))
 
 
 def new_tokenizer() -> PreTrainedTokenizerFast:

@@ -25,6 +25,8 @@ class TorchPolicy:
     """A `Policy` (models/policy.py) over `module` (a transformers `...ForCausalLM`), moved to `device`."""
 
     def __init__(self, module: nn.Module, tokenizer: Any, device: str = "cpu"):
+        if device.startswith("cuda") and not torch.cuda.is_available():
+            raise InputError("the run needs a GPU, and torch finds none", "a machine and a build of torch with CUDA")
         self.module = module.to(device)
         self.tokenizer = tokenizer
         self.device = f"cuda:{torch.cuda.get_device_name(device)}" if device.startswith("cuda") else device

@@ -69,4 +69,8 @@ class Trainable:
                 if f"optimiser.{key}.{name}" in tensors
             }
             if state:
-                self._optimiser.state[parameter] = {key: value.clone() for key, value in state.items()}
+                self._optimiser.state[parameter] = {
+                    # AdamW counts its steps on the CPU, wherever the moments are
+                    key: value.clone() if key == "step" else value.to(parameter.device, copy=True)
+                    for key, value in state.items()
+                }

@@ -179,6 +179,17 @@ def _decay_findings(training: TrainingSpec, budgets: Mapping[str, float], path: 
         yield Finding((*path, "decay"), what, right)
 
 
+def device_findings(study: Study, budgets: Mapping[str, float]) -> Iterator[Finding]:
+    """GPU-hours are those of the GPU that a run has to itself; on the CPU it has none."""
+    if study.device == "cuda":
+        return
+    right = "add `device: cuda`, or give cpu_hours"
+    if "gpu_hours" in budgets:
+        yield Finding(("budget",), "a budget in gpu_hours, and runs on the CPU", right)
+    if study.evaluate.gpu_hours:
+        yield Finding(("evaluate", "gpu_hours"), "milestones in gpu_hours, and runs on the CPU", right)
+
+
 def model_findings(study: Study, folder: Path) -> Iterator[Finding]:
     """Presets of another task; model folders that are not there, or not whole. `folder`: where the study file is."""
     for index, model in enumerate(study.models):

@@ -24,6 +24,7 @@ from harness.study.checks import (
     arm_findings,
     budget_findings,
     decay_findings,
+    device_findings,
     doubts,
     model_findings,
     reference_findings,
@@ -104,6 +105,7 @@ def load_study(path: str | Path, budgets_folder: Path | None = None) -> LoadedSt
         findings += update_findings(study, budgets, path.parent)
         findings += arm_findings(study)
         findings += decay_findings(study, budgets)
+        findings += device_findings(study, budgets)
         findings += model_findings(study, path.parent)
     problems += _placed(findings, document)
     if problems:
@@ -249,6 +251,7 @@ def _resolved(
         "correction": study.correction,
         "exclusions": sorted(study.exclusions),
         "threads": study.threads,
+        **study.model_dump(mode="json", include={"device"}),  # not there at its default
     }
 
 

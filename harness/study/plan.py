@@ -75,7 +75,11 @@ class Plan:
         )
         return {
             **{name: resolved[name] for name in (*same, "charged", "budgets", "seeds", "claims")},
-            **{name: resolved[name] for name in ("training", "task", "evaluate", "threads")},
+            **{
+                name: resolved[name]
+                for name in ("training", "task", "evaluate", "threads", "device")
+                if name in resolved
+            },
             "study_hash": self.loaded.hash,
             "not_charged": [kind for kind in KINDS if kind not in resolved["charged"]],
             "milestones": [
@@ -134,7 +138,7 @@ def _content(loaded: LoadedStudy, model: Model, arm: str, seed: int) -> dict[str
         "milestones": [asdict(milestone) for milestone in loaded.milestones],
         "evaluate": resolved["evaluate"],
         "charged": resolved["charged"],
-        "threads": resolved["threads"],
+        **{name: resolved[name] for name in ("threads", "device") if name in resolved},
     }
 
 

@@ -26,13 +26,13 @@ from pydantic import (
 from pydantic_core import PydanticCustomError, to_jsonable_python
 from pydantic_core import core_schema as core
 
-from harness.compute.kinds import CHARGED_BY_DEFAULT, CURRENCIES, KINDS, Kind
+from harness.compute.kinds import CHARGED_BY_DEFAULT, CURRENCIES, KINDS, Device, Kind
 from harness.interventions.registry import INTERVENTIONS
 from harness.layout import SAFE_NAME
 from harness.models.presets import PRESETS
 from harness.study.numbers import as_written
 from harness.study.suggest import did_you_mean
-from harness.study.training import EvaluateSpec, Positive, Spec, TrainingSpec, WordOr
+from harness.study.training import EvaluateSpec, Positive, Spec, TrainingSpec, WordOr, added_later
 from harness.tasks.pools import TaskSpec
 from harness.tasks.registry import TASKS
 
@@ -283,6 +283,8 @@ class Study(Spec):
     """The only reasons for which a run may be left out or done again."""
     threads: Annotated[int, Field(gt=0, le=1024)] = 1
     """CPU threads of each run; part of what determines its result."""
+    device: Device = added_later("cpu")
+    """What each run computes on: `cpu`, or `cuda`, one GPU to itself. Budgets in gpu_hours need `cuda`."""
 
     @property
     def task_name(self) -> str:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from harness.compute.clock import Clock, Seconds, process_cpu_seconds
-from harness.compute.kinds import KINDS
+from harness.compute.kinds import KINDS, Device
 from harness.compute.meter import Counts, Meter
 from harness.compute.work import Work
 from harness.errors import InputError
@@ -47,9 +47,6 @@ from harness.train.lease import HEARTBEAT_SECONDS, Lease, LeaseHeld, LeaseLost
 from harness.train.modules import build_modules
 from harness.train.record import RunRecord
 from harness.train.run import Parts, Run
-
-DEVICE: Final = "cpu"
-"""Where cells run. Back ends do not assign GPUs yet, so none is used, whatever the machine has."""
 
 CODE_HASH_VARIABLE: Final = "ISOBUDGET_CODE_HASH"
 """Set by whoever launches for a sweep: the code that the cell is to run."""
@@ -94,7 +91,8 @@ def _attempt(cell: Cell, folder: CellFolder, runs: RunsFolder, lease: Lease, sto
         damaged.append(f"checkpoint {checkpoint.name}: the log of its attempt is gone, so the run starts afresh")
         shutil.rmtree(folder.checkpoints)
         checkpoint = None
-    clock, meter = Clock(), Meter()
+    device: Device = cell.content.get("device", "cpu")
+    clock, meter = Clock(devices=int(device == "cuda")), Meter()
     with EventWriter(folder.events(number), exclusive=True) as events:
         events.append("attempt_started", _started(cell, folder, number, checkpoint))
         for message in damaged:
@@ -133,11 +131,10 @@ def _build(
     clock: Clock,
 ) -> Run:
     content = cell.content
-    if "gpu_hours" in content["budgets"]:
-        raise InputError("a budget in gpu_hours needs a GPU, and cells run on the CPU", "a budget in cpu_hours")
     _prepare_libraries(content["threads"])
     task = build_task(content["task"])
-    built = build_policy(content["model"], task, runs.cache("warm-start"), cell.model_folder)
+    device: Device = content.get("device", "cpu")
+    built = build_policy(content["model"], task, runs.cache("warm-start"), cell.model_folder, device)
     policy = built.policy
     training = TrainingSpec.model_validate_json(json.dumps(content["training"]))
     engine = MeteredEngine(policy.engine(), meter, clock, policy.shape, record.sampled)
@@ -176,10 +173,19 @@ def _started(
         **launch,
         "code_hash": code_hash(),
         "packages": {name: importlib.metadata.version(name) for name in PACKAGES},
-        "device": DEVICE,
+        "device": _device_name(cell.content.get("device", "cpu")),
         "threads": cell.content["threads"],
         "resumed_from": {"attempt": checkpoint.attempt, "seq": checkpoint.seq} if checkpoint else None,
     }
+
+
+def _device_name(device: Device) -> str:
+    """`cpu`, or the GPU's model where torch can tell: hours compare on one kind of device only."""
+    if device == "cpu":
+        return "cpu"
+    import torch
+
+    return f"cuda:{torch.cuda.get_device_name()}" if torch.cuda.is_available() else "cuda"
 
 
 def _completed(folder: CellFolder) -> bool:

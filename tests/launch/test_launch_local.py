@@ -96,7 +96,7 @@ def test_a_worker_starts_with_its_threads_and_the_runs_folder_in_its_environment
         assert environment[name] == "2"
     assert environment["ISOBUDGET_RUNS"] == str(runs.root)
     assert environment["ISOBUDGET_CODE_HASH"] == "c0de"
-    assert environment["CUDA_VISIBLE_DEVICES"] == "3"
+    assert environment["CUDA_VISIBLE_DEVICES"] == "", "a cell on the CPU sees no GPU"
     assert not [name for name in environment if name.startswith("SUBMITIT_")]
 
 

@@ -55,15 +55,15 @@ def test_a_short_warm_start_is_the_same_to_the_bit_whatever_the_process_drew_bef
     for name, disturbance in (("first", 1), ("second", 2)):
         torch.manual_seed(disturbance)
         before = torch.get_rng_state()
-        build(task, tmp_path / name, SHORT)
+        build(task, tmp_path / name, recipe=SHORT)
         assert torch.equal(torch.get_rng_state(), before)
     assert weights(tmp_path / "first") == weights(tmp_path / "second")
-    build(task, tmp_path / "third", replace(SHORT, seed=9))
+    build(task, tmp_path / "third", recipe=replace(SHORT, seed=9))
     assert weights(tmp_path / "third") != weights(tmp_path / "first")
 
 
 def test_the_record_prices_every_example_and_claims_no_sample(task: ChainTask, tmp_path: Path) -> None:
-    built = build(task, tmp_path, SHORT)
+    built = build(task, tmp_path, recipe=SHORT)
     assert built.warm_start is not None
     phases = [("clean", {}, 2), ("faulty", SHORT.error_rates, 2)]
     lengths = [
@@ -76,7 +76,7 @@ def test_the_record_prices_every_example_and_claims_no_sample(task: ChainTask, t
     assert (told["steps"], told["examples"], told["example_tokens"]) == (4, 16, sum(lengths))
     assert told["samples"] == told["generated_tokens"] == told["prefill_tokens"] == 0
     assert told["cpu_seconds"] > 0
-    assert build(task, tmp_path, SHORT).warm_start == told  # from the cache, not made again
+    assert build(task, tmp_path, recipe=SHORT).warm_start == told  # from the cache, not made again
 
 
 def test_no_held_out_problem_is_ever_demonstrated() -> None:
@@ -98,7 +98,7 @@ def test_examples_end_with_the_end_token_and_teach_the_right_answer(task: ChainT
 
 def test_a_task_that_is_never_mastered_is_an_error_and_leaves_nothing(task: ChainTask, tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match="mastered after 3 steps"):
-        build(task, tmp_path, replace(SHORT, mastered=1.0, most_clean_steps=3))
+        build(task, tmp_path, recipe=replace(SHORT, mastered=1.0, most_clean_steps=3))
     assert list(tmp_path.glob("**/*.safetensors")) == []
 
 
@@ -111,7 +111,7 @@ from harness.tasks.chain import ChainSpec, ChainTask
 from harness.tasks.pools import PoolSizes
 recipe = replace(Recipe(), mastered=0.0, window=2, faulty_steps=2, batch_size=4)
 task = ChainTask(ChainSpec(pool=PoolSizes(train=100, tuning=20, confirmatory=20)))
-print(build(task, Path(sys.argv[1]), recipe).warm_start["cpu_seconds"])
+print(build(task, Path(sys.argv[1]), recipe=recipe).warm_start["cpu_seconds"])
 """
 
 

@@ -20,7 +20,7 @@ from harness.tasks.registry import build_task, task_spec
 def make_short_warm_start(task: dict[str, Any], folder: Path) -> Path:
     """A folder to be a runs folder's `cache`."""
     short = replace(Recipe(), mastered=0.0, window=1, faulty_steps=150, error_rates={})
-    build(build_task(task), folder / "short", short)
+    build(build_task(task), folder / "short", recipe=short)
     (made,) = (path for path in (folder / "short").iterdir() if path.is_dir())
     key = {
         "recipe": asdict(Recipe()),

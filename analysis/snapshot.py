@@ -84,7 +84,7 @@ class Snapshot:
     evaluations: pd.DataFrame
     """One row per (evaluation, milestone), surviving path only."""
     ledger: pd.DataFrame
-    """One row per ledger event and kind, retraced work included (`surviving` false)."""
+    """One row per ledger event and kind; lost work (`surviving` false) says by whose fault (`lost`)."""
     notes: pd.DataFrame
     """cell, note, total: numbers that an arm told with its updates, summed over the surviving ones."""
     quarantined: int

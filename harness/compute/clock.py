@@ -8,6 +8,7 @@ a budget in hours is not a deadline. Readings are not deterministic: they stay o
 from __future__ import annotations
 
 import resource
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -62,6 +63,9 @@ class Clock:
         self._by_phase: dict[Phase, Seconds] = {}
         self._by_kind: dict[Kind, Seconds] = {}
         self._carried = Seconds()
+        self._lost_hours: Mapping[str, float] = {}
+        self._reading = threading.RLock()
+        """Heartbeats read from a thread of their own."""
         self._since = self.now()
 
     def now(self) -> Seconds:
@@ -79,14 +83,16 @@ class Clock:
             self._enter(outer)
 
     def _enter(self, name: Phase) -> None:
-        now = self.now()
-        self._by_phase[self._phase] = self._by_phase.get(self._phase, Seconds()) + (now - self._since)
-        self._phase, self._since = name, now
+        with self._reading:
+            now = self.now()
+            self._by_phase[self._phase] = self._by_phase.get(self._phase, Seconds()) + (now - self._since)
+            self._phase, self._since = name, now
 
     def seconds(self, phase: Phase) -> Seconds:
         """Seconds of a phase in this attempt, up to now."""
-        self._enter(self._phase)
-        return self._by_phase.get(phase, Seconds())
+        with self._reading:
+            self._enter(self._phase)
+            return self._by_phase.get(phase, Seconds())
 
     def credit(self, kind: Kind, seconds: Seconds) -> None:
         """Books seconds to a kind of work, in addition to the phase they passed in."""
@@ -104,13 +110,20 @@ class Clock:
         return rows
 
     def charge(self, currency: Currency) -> float:
-        """Cumulative `gpu_hours` (devices x wall) or `cpu_hours` of training phases, earlier attempts included."""
-        training = self._carried + self.seconds("training")
+        """Cumulative `gpu_hours` (devices x wall) or `cpu_hours` of training phases, earlier attempts included.
+
+        Callable from another thread.
+        """
+        training, lost = self._carried + self.seconds("training"), self._lost_hours.get(currency, 0.0)
         if currency == "gpu_hours":
-            return self._devices * training.wall_seconds / SECONDS_PER_HOUR
+            return lost + self._devices * training.wall_seconds / SECONDS_PER_HOUR
         if currency == "cpu_hours":
-            return training.cpu_seconds / SECONDS_PER_HOUR
+            return lost + training.cpu_seconds / SECONDS_PER_HOUR
         raise ValueError(f"the clock does not measure {currency}")
+
+    def carry_lost(self, hours: Mapping[str, float]) -> None:
+        """Charges hours, by currency, that were lost by the run's own fault; no part of `state` (see the meter's)."""
+        self._lost_hours = dict(hours)
 
     def state(self) -> dict[str, Any]:
         """JSON values for a checkpoint: training seconds so far, earlier attempts included."""

@@ -49,10 +49,11 @@ Rows = dict[Kind, Counts]
 
 
 class Meter:
-    """Cumulative counts by kind, on the path that led to the weights in memory (*algorithmic*)."""
+    """Cumulative counts by kind, on the path that led to the weights in memory."""
 
     def __init__(self) -> None:
         self._total: Rows = {}
+        self._lost: Rows = {}
         self._pending: Rows = {}
 
     def add(self, kind: Kind, counts: Counts) -> None:
@@ -85,7 +86,19 @@ class Meter:
         """Cumulative charge in `generated_tokens` or `flops`; updates and hours are not metered here."""
         if currency not in ("generated_tokens", "flops"):
             raise ValueError(f"the meter does not count {currency}")
-        return sum(getattr(counts, currency) for kind, counts in self._total.items() if kind in charged_kinds)
+        return sum(
+            getattr(counts, currency)
+            for rows in (self._total, self._lost)
+            for kind, counts in rows.items()
+            if kind in charged_kinds
+        )
+
+    def carry_lost(self, rows: Mapping[Kind, Counts]) -> None:
+        """Charges work that was lost by the run's own fault (*algorithmic*, too); no part of `total` or `state`.
+
+        All of it at once: whoever goes on from a checkpoint recounts it from the logs (events/fold.py).
+        """
+        self._lost = dict(rows)
 
     def state(self) -> dict[str, Any]:
         """JSON values for a checkpoint."""

@@ -13,8 +13,10 @@ written as null, however deep, with `"diverged": true` at the top of that payloa
 Kinds in an attempt's log, with the fields of their payload [and measured values in brackets]:
 
 attempt_started  cell, attempt, study, mode, mode_reason, lock_hash|null, code_commit|null, code_dirty,
-                 code_hash, packages {name: version}, device, threads, resumed_from {attempt, seq}|null
-heartbeat        (empty) [training_seconds, cpu_seconds, generated_tokens: all so far in this attempt]
+                 code_hash, packages {name: version}, device, threads, resumed_from {attempt, seq}|null,
+                 earlier_out_of_memory (optional: the attempt before was killed for want of memory)
+                 [charge {gpu_hours, cpu_hours}: what is carried over; heartbeat_seconds: between heartbeats]
+heartbeat        (empty) [charge {gpu_hours, cpu_hours}, generated_tokens: all so far]
 ledger           update (the update this work belongs to; 0 is the warm start), rows {kind: {samples,
                  generated_tokens, prefill_tokens, cached_prefill_tokens, flops}}, part (file name in the
                  token sidecar)|null [rows {kind: {wall_seconds, cpu_seconds}}, charge {gpu_hours, cpu_hours}]

@@ -91,9 +91,16 @@ class Job:
         processes = [Process(**process) for process in found if process]
         return any(process.here and process.alive() for process in processes)
 
-    def record_exit(self, code: int) -> None:
-        """`code`: the exit code, or minus the number of the signal that killed the worker."""
-        write_json(self.path / "exit.json", {"code": code, "time": time.time()})
+    def record_exit(self, code: int, out_of_memory: bool = False) -> None:
+        """`code`: the exit code, or minus the number of the signal that killed the worker.
+
+        `out_of_memory`: whether there is evidence that it was killed for want of memory.
+        """
+        write_json(self.path / "exit.json", {"code": code, "time": time.time(), "out_of_memory": out_of_memory})
+
+    def out_of_memory(self) -> bool:
+        """As recorded with its exit."""
+        return bool((read_json(self.path / "exit.json") or {}).get("out_of_memory"))
 
     def exit_code(self) -> int | None:
         """As recorded; None while it runs, and for ever when worker and supervisor died together."""

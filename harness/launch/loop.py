@@ -17,7 +17,7 @@ from harness.launch.jobs import Job
 from harness.launch.json_files import write_json
 from harness.launch.options import LaunchFacts, SweepOptions
 from harness.launch.progress import Display, RunningCell, Snapshot
-from harness.launch.states import CellState, cell_state
+from harness.launch.states import CellState, cell_state, newest_out_of_memory
 from harness.launch.tails import Progress
 from harness.layout import CellFolder, RunsFolder
 from harness.study.cell import Cell
@@ -201,7 +201,8 @@ class Loop:
         return len(self.ours) + sum(holder is None or holder.process.here for holder in holders)
 
     def _launch(self, entry: Entry) -> None:
-        write_json(entry.folder.launch, {"study": self.study, **asdict(self.facts)})
+        memory = {"earlier_out_of_memory": newest_out_of_memory(entry.folder)}
+        write_json(entry.folder.launch, {"study": self.study, **asdict(self.facts), **memory})
         self.display.started(entry.label)
         job = self.backend.start(entry.folder, int(entry.cell.content["threads"]), self._code)
         self.ours[job] = entry

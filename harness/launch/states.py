@@ -22,6 +22,8 @@ from harness.train.lease import STALE_AFTER_SECONDS, Holder, lease_state
 Status = Literal["done", "running", "interrupted", "failed", "waiting"]
 STATUSES: Final[tuple[Status, ...]] = ("done", "running", "interrupted", "failed", "waiting")
 
+OUT_OF_MEMORY: Final = "killed for want of memory"
+
 _FROM_OUTSIDE: Final = {signal.SIGKILL, signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT}
 """Signals that the infrastructure sends; the others (a segmentation fault, an abort) are the worker's own."""
 
@@ -58,6 +60,14 @@ def cell_state(cell: CellFolder, stale_after_seconds: float = STALE_AFTER_SECOND
     if job is None:
         return CellState("interrupted", "its worker died") if newest_attempt else CellState("waiting")
     return _as_ended(job, begun=newest_attempt > 0)
+
+
+def newest_out_of_memory(cell: CellFolder) -> bool:
+    """Whether the newest attempt was killed for want of memory, as far as its launch could tell."""
+    job = _newest_that_ran(cell)
+    order = job.order() if job is not None else None
+    began = order is not None and max(cell.attempt_numbers(), default=0) > order.attempts_before
+    return job is not None and began and job.out_of_memory()
 
 
 def find_cell(runs: RunsFolder, beginning: str) -> CellFolder:
@@ -98,6 +108,8 @@ def _as_ended(job: Job, begun: bool) -> CellState:
     if code == EXIT_INTERRUPTED:
         return CellState(resumable, last_line)
     if code < 0:
+        if job.out_of_memory():
+            return CellState("failed", OUT_OF_MEMORY)
         killed = f"killed by signal {-code} ({signal.strsignal(-code)})"
         return CellState(resumable if -code in _FROM_OUTSIDE else "failed", killed)
     told = last_line or "nothing on its standard error"

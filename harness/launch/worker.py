@@ -18,6 +18,7 @@ from typing import Final
 from harness.launch.backend import GPUS_VARIABLE
 from harness.launch.gpus import one_of
 from harness.launch.jobs import Job, Order
+from harness.launch.memory import out_of_memory_kills
 from harness.train.exit_codes import EXIT_INTERRUPTED
 from harness.train.processes import Process
 
@@ -34,8 +35,9 @@ def run_job(job_folder: str) -> int:
     if order is None:
         raise FileNotFoundError(f"{job_folder}: no job.json")
     stopped_before_it_started = job.asked() is not None
+    kills_before = out_of_memory_kills()
     code = EXIT_INTERRUPTED if stopped_before_it_started else _run(job, order)
-    job.record_exit(code)
+    job.record_exit(code, out_of_memory=code == -signal.SIGKILL and out_of_memory_kills() > kills_before)
     return code
 
 

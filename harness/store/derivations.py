@@ -25,8 +25,16 @@ ATTEMPTS: Final = """
 INSERT INTO snapshot.attempts BY NAME
 WITH lives AS (
     SELECT path, max(time) AS last_seen, max(seq) AS last_seq,
-        arg_max(payload, seq) FILTER (kind = 'finished') AS ending
-    FROM events GROUP BY path
+        arg_max(payload, seq) FILTER (kind = 'finished') AS ending,
+        arg_min(measured->'charge', seq) FILTER (told) AS first_charge,
+        arg_max(measured->'charge', seq) FILTER (told) AS last_charge
+    FROM (SELECT *, kind != 'evaluation' AND (measured->'charge') IS NOT NULL AS told FROM events) GROUP BY path
+), endings AS (
+    SELECT
+        *, ending->>'status' AS status, ending->>'reason' AS reason,
+        (last_charge->>'gpu_hours')::DOUBLE - (first_charge->>'gpu_hours')::DOUBLE AS gpu_hours,
+        (last_charge->>'cpu_hours')::DOUBLE - (first_charge->>'cpu_hours')::DOUBLE AS cpu_hours
+    FROM lives
 )
 SELECT
     cell, attempt, payload->>'study' AS study, payload->>'mode' AS mode, payload->>'mode_reason' AS mode_reason,
@@ -35,11 +43,24 @@ SELECT
     payload->>'device' AS device, (payload->>'threads')::INTEGER AS threads,
     (payload->>'$.resumed_from.attempt')::INTEGER AS resumed_attempt,
     (payload->>'$.resumed_from.seq')::BIGINT AS resumed_seq,
-    time AS started, last_seen, last_seq, ending->>'status' AS status, ending->>'reason' AS reason
-FROM files JOIN lives USING (path) JOIN events USING (path)
+    time AS started, last_seen, last_seq, status, reason, gpu_hours, cpu_hours,
+    (measured->>'heartbeat_seconds')::DOUBLE AS heartbeat_seconds
+FROM files JOIN endings USING (path) JOIN events USING (path)
 WHERE log = 'attempt' AND seq = 0
 ORDER BY cell, attempt
 """
+
+EARLIER_OUT_OF_MEMORY: Final = """
+SELECT cell, attempt, coalesce((payload->>'earlier_out_of_memory')::BOOLEAN, false)
+FROM files JOIN events USING (path) WHERE log = 'attempt' AND seq = 0
+"""
+"""What each attempt knows of the one before."""
+
+CRASHES: Final = """
+UPDATE snapshot.attempts SET crash = faults.fault FROM faults
+WHERE faults.cell = attempts.cell AND faults.attempt = attempts.attempt AND faults.crashed
+"""
+"""`faults` (cell, attempt, fault, crashed) holds what the fold said."""
 
 QUARANTINE: Final = """
 INSERT INTO snapshot.quarantine SELECT path, quarantined FROM files WHERE quarantined IS NOT NULL ORDER BY path
@@ -47,8 +68,10 @@ INSERT INTO snapshot.quarantine SELECT path, quarantined FROM files WHERE quaran
 
 TOLD: Final = """
 CREATE OR REPLACE TEMP VIEW told AS
-SELECT cell, attempt, seq, kind, payload, measured, coalesce(seq <= survives_to, false) AS surviving
-FROM events JOIN files USING (path) LEFT JOIN segments USING (cell, attempt)
+SELECT
+    cell, attempt, seq, kind, payload, measured, coalesce(seq <= survives_to, false) AS surviving,
+    CASE WHEN NOT coalesce(seq <= survives_to, false) THEN fault END AS lost
+FROM events JOIN files USING (path) LEFT JOIN segments USING (cell, attempt) LEFT JOIN faults USING (cell, attempt)
 WHERE log = 'attempt'
 """
 """`segments` (cell, attempt, survives_to) holds what the fold said."""
@@ -57,7 +80,7 @@ LEDGER: Final = f"""
 INSERT INTO snapshot.ledger BY NAME
 WITH work AS (
     SELECT
-        cell, attempt, seq, surviving, coalesce(payload->>'update', payload->>'updates')::BIGINT AS update,
+        cell, attempt, seq, surviving, lost, coalesce(payload->>'update', payload->>'updates')::BIGINT AS update,
         json_transform(payload->'rows', '{_COUNTS}') AS counts,
         CASE kind
             WHEN 'ledger' THEN json_transform(measured->'rows', '{_SECONDS}')
@@ -70,7 +93,7 @@ WITH work AS (
     SELECT *, unnest(list_sort(list_distinct(map_keys(counts) || coalesce(map_keys(seconds), [])))) AS kind FROM work
 )
 SELECT
-    cell, attempt, seq, surviving, update, kind,
+    cell, attempt, seq, surviving, lost, update, kind,
     coalesce(counts[kind].samples, 0) AS samples, coalesce(counts[kind].generated_tokens, 0) AS generated_tokens,
     coalesce(counts[kind].prefill_tokens, 0) AS prefill_tokens,
     coalesce(counts[kind].cached_prefill_tokens, 0) AS cached_prefill_tokens,

@@ -14,13 +14,16 @@ from typing import Any, Final
 import duckdb
 import pyarrow as pa
 
-from harness.events.fold import Attempt, surviving_segments
+from harness.events.fold import Attempt, fault_of, surviving_segments
 from harness.store import derivations
 from harness.store.tables import DERIVED
 
 Rows = list[dict[str, Any]]
 
 _SEGMENTS: Final = pa.schema([("cell", pa.string()), ("attempt", pa.int32()), ("survives_to", pa.int64())])
+_FAULTS: Final = pa.schema(
+    [("cell", pa.string()), ("attempt", pa.int32()), ("fault", pa.string()), ("crashed", pa.bool_())]
+)
 _BROKEN: Final = pa.schema([("cell", pa.string()), ("reason", pa.string())])
 
 
@@ -37,6 +40,8 @@ def build_snapshot(store: duckdb.DuckDBPyConnection, target: Path) -> None:
     store.execute(derivations.ATTEMPTS)
     store.execute(derivations.QUARANTINE)
     segments, broken = _fold(store)
+    store.register("faults", pa.Table.from_pylist(_faults(store), schema=_FAULTS))
+    store.execute(derivations.CRASHES)
     store.register("segments", pa.Table.from_pylist(segments, schema=_SEGMENTS))
     store.register("broken", pa.Table.from_pylist(broken, schema=_BROKEN))
     store.execute(derivations.TOLD)
@@ -75,6 +80,24 @@ def _fold(store: duckdb.DuckDBPyConnection) -> tuple[Rows, Rows]:
             continue
         segments += [{"cell": cell, "attempt": part.attempt, "survives_to": part.last_seq} for part in path]
     return segments, broken
+
+
+def _faults(store: duckdb.DuckDBPyConnection) -> Rows:
+    """Whose fault the end of each attempt was, and whether it was a crash (events/fold.py)."""
+    memory = {
+        (cell, attempt): told for cell, attempt, told in store.execute(derivations.EARLIER_OUT_OF_MEMORY).fetchall()
+    }
+    lives: dict[str, dict[int, str | None]] = defaultdict(dict)
+    for cell, attempt, status in store.execute("SELECT cell, attempt, status FROM snapshot.attempts").fetchall():
+        lives[cell][attempt] = status
+    rows: Rows = []
+    for cell, attempts in sorted(lives.items()):
+        for attempt, status in attempts.items():
+            following = min((other for other in attempts if other > attempt), default=None)
+            fault = fault_of(status, memory.get((cell, following), False))
+            crashed = status == "failed" or (status is None and following is not None)
+            rows.append({"cell": cell, "attempt": attempt, "fault": fault, "crashed": crashed})
+    return rows
 
 
 def _studies(store: duckdb.DuckDBPyConnection) -> dict[str, Rows]:

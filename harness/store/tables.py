@@ -2,7 +2,8 @@
 
 The first group is events, row by row, and stays in the store. The second is derived from it at each
 publication and is the whole snapshot, so that reading needs no fold. `surviving` marks rows on the path that
-led to the analysed weights; the others are retraced work: in *spent*, not in *algorithmic*.
+led to the analysed weights; the others are lost work: of the run's own fault (`lost` = 'self', *algorithmic* all the
+same) or of the infrastructure's (retraced: in *spent* only).
 """
 
 from __future__ import annotations
@@ -49,7 +50,11 @@ CREATE TABLE planned_cells (
 CREATE TABLE attempts (
     cell TEXT, attempt INTEGER, study TEXT, mode TEXT, mode_reason TEXT, lock_hash TEXT, code_commit TEXT,
     code_dirty BOOLEAN, code_hash TEXT, device TEXT, threads INTEGER, resumed_attempt INTEGER, resumed_seq BIGINT,
-    started DOUBLE, last_seen DOUBLE, last_seq BIGINT, status TEXT, reason TEXT   -- status NULL: no `finished` line
+    started DOUBLE, last_seen DOUBLE, last_seq BIGINT, status TEXT, reason TEXT,  -- status NULL: no `finished` line
+    gpu_hours DOUBLE, cpu_hours DOUBLE,   -- of training phases within this attempt, up to its last line that tells
+    heartbeat_seconds DOUBLE,       -- a killed attempt may have lived so much longer than it was last seen
+    crash TEXT                      -- whose fault its end was: 'self' | 'infrastructure'; NULL where it ended well,
+                                    -- was asked to stop, or is the newest and has not ended
 );
 CREATE TABLE runs (
     cell TEXT PRIMARY KEY,
@@ -59,7 +64,8 @@ CREATE TABLE runs (
     generated_tokens BIGINT, flops DOUBLE, gpu_hours DOUBLE, cpu_hours DOUBLE    -- algorithmic, charged kinds
 );
 CREATE TABLE ledger (
-    cell TEXT, attempt INTEGER, seq BIGINT, surviving BOOLEAN, update BIGINT, kind TEXT,
+    cell TEXT, attempt INTEGER, seq BIGINT, surviving BOOLEAN, lost TEXT,   -- 'self' | 'infrastructure' | NULL
+    update BIGINT, kind TEXT,
     samples BIGINT, generated_tokens BIGINT, prefill_tokens BIGINT, cached_prefill_tokens BIGINT,
     flops DOUBLE, wall_seconds DOUBLE, cpu_seconds DOUBLE
 );                                  -- evaluation's own rows (kind 'evaluation') included

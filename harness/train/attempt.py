@@ -18,11 +18,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
-from harness.compute.clock import Clock, Seconds, process_cpu_seconds
+from harness.compute.clock import Clock, Seconds
 from harness.compute.kinds import KINDS, Device
 from harness.compute.meter import Counts, Meter
 from harness.compute.work import Work
 from harness.errors import InputError
+from harness.events.fold import lost_by_own_fault, read_attempts
 from harness.events.reader import read_events
 from harness.events.writer import EventLogError, EventWriter
 from harness.interventions.registry import build_intervention
@@ -45,7 +46,7 @@ from harness.train.exit_codes import (
 from harness.train.learner import build_learner
 from harness.train.lease import HEARTBEAT_SECONDS, Lease, LeaseHeld, LeaseLost
 from harness.train.modules import build_modules
-from harness.train.record import RunRecord
+from harness.train.record import RunRecord, hours_charged
 from harness.train.run import Parts, Run
 
 CODE_HASH_VARIABLE: Final = "ISOBUDGET_CODE_HASH"
@@ -93,15 +94,21 @@ def _attempt(cell: Cell, folder: CellFolder, runs: RunsFolder, lease: Lease, sto
         checkpoint = None
     device: Device = cell.content.get("device", "cpu")
     clock, meter = Clock(devices=int(device == "cuda")), Meter()
+    launch = _launch_facts(cell, folder)
+    try:
+        _restore_charges(folder, checkpoint, bool(launch.get("earlier_out_of_memory")), meter, clock)
+    except (EventLogError, ValueError) as error:
+        damaged.append(f"what earlier attempts lost cannot be told: {error}")
     with EventWriter(folder.events(number), exclusive=True) as events:
-        events.append("attempt_started", _started(cell, folder, number, checkpoint))
+        measured = {"charge": hours_charged(clock), "heartbeat_seconds": HEARTBEAT_SECONDS}
+        events.append("attempt_started", _started(cell, launch, number, checkpoint), measured)
         for message in damaged:
             events.append("warning", {"code": "damaged-checkpoint", "message": message})
         sidecar = TokenSidecar(folder.tokens(number))
         record = RunRecord(events, sidecar, meter, clock, cell.content["charged"])
         run: Run | None = None
         try:
-            with _heartbeat(events, lease, meter) as lost:
+            with _heartbeat(events, lease, meter, clock) as lost:
                 run = _build(cell, folder, runs, number, checkpoint, record, meter, clock)
                 status = run.train(stop, lost)
             reason = "asked to stop" if status == "interrupted" else "every budget is exhausted"
@@ -115,6 +122,7 @@ def _attempt(cell: Cell, folder: CellFolder, runs: RunsFolder, lease: Lease, sto
             status, reason, code = "failed", f"{type(error).__name__}: {error}", EXIT_FAILED
         if status == "failed":
             print(f"isobudget: {reason}", file=sys.stderr)
+            record.leftover(run.updates + 1 if run else 0)
         charge = run.charge() if run else record.charge(0)
         record.finished(status, reason, charge, run.diverged if run else False)
         return code
@@ -131,9 +139,11 @@ def _build(
     clock: Clock,
 ) -> Run:
     content = cell.content
+    device: Device = content.get("device", "cpu")
+    if "gpu_hours" in content["budgets"] and device == "cpu":
+        raise InputError("a budget in gpu_hours needs a GPU, and the cell runs on the CPU", "a budget in cpu_hours")
     _prepare_libraries(content["threads"])
     task = build_task(content["task"])
-    device: Device = content.get("device", "cpu")
     built = build_policy(content["model"], task, runs.cache("warm-start"), cell.model_folder, device)
     policy = built.policy
     training = TrainingSpec.model_validate_json(json.dumps(content["training"]))
@@ -158,15 +168,40 @@ def _tell_warm_start(row: dict[str, Any], record: RunRecord, meter: Meter, clock
     record.ledger(0, {}, {})
 
 
-def _started(
-    cell: Cell, folder: CellFolder, number: int, checkpoint: checkpoints.Checkpoint | None
-) -> dict[str, Any]:
-    """The payload of `attempt_started`. How the sweep runs (its mode, its lock) is in launch.json beside the cell."""
-    launch = {"mode": "exploratory", "mode_reason": "not started by a sweep", "lock_hash": None}
+def _restore_charges(
+    folder: CellFolder, checkpoint: checkpoints.Checkpoint | None, out_of_memory: bool, meter: Meter, clock: Clock
+) -> None:
+    """Meter and clock as the checkpoint has them, and what the run has lost since by its own fault."""
+    if checkpoint is not None:
+        meter.load_state(checkpoint.state["meter"])
+        clock.load_state(checkpoint.state["clock"])
+    origin = (checkpoint.attempt, checkpoint.seq) if checkpoint is not None else None
+    work, hours = lost_by_own_fault(read_attempts(folder.path), origin, out_of_memory)
+    counted = Counts.__dataclass_fields__
+    meter.carry_lost(
+        {
+            kind: Counts(**{name: int(row[name]) for name in counted if name in row})
+            for kind, row in work.items()
+            if kind in KINDS
+        }
+    )
+    clock.carry_lost(hours)
+
+
+def _launch_facts(cell: Cell, folder: CellFolder) -> dict[str, Any]:
+    """How the sweep runs (mode, lock), and what it knows of the launch before: launch.json beside the cell."""
+    launch: dict[str, Any] = {"mode": "exploratory", "mode_reason": "not started by a sweep", "lock_hash": None}
     launch |= {"code_commit": None, "code_dirty": None, "study": cell.study}
     if os.environ.get(CODE_HASH_VARIABLE):  # else an earlier sweep's promise would be lent to a start by hand
         with suppress(FileNotFoundError):
             launch |= json.loads(folder.launch.read_text())
+    return launch
+
+
+def _started(
+    cell: Cell, launch: dict[str, Any], number: int, checkpoint: checkpoints.Checkpoint | None
+) -> dict[str, Any]:
+    """The payload of `attempt_started`."""
     return {
         "cell": cell.id,
         "attempt": number,
@@ -205,7 +240,7 @@ def _code_changed() -> bool:
 
 
 @contextmanager
-def _heartbeat(events: EventWriter, lease: Lease, meter: Meter) -> Iterator[Callable[[], bool]]:
+def _heartbeat(events: EventWriter, lease: Lease, meter: Meter, clock: Clock) -> Iterator[Callable[[], bool]]:
     """Renews the lease and tells of progress from a thread; what it yields says whether the lease was lost."""
     over, lost = threading.Event(), threading.Event()
 
@@ -214,7 +249,7 @@ def _heartbeat(events: EventWriter, lease: Lease, meter: Meter) -> Iterator[Call
             try:
                 lease.renew()
                 tokens = sum(meter.total(kind).generated_tokens for kind in KINDS)
-                events.append("heartbeat", {}, {"cpu_seconds": process_cpu_seconds(), "generated_tokens": tokens})
+                events.append("heartbeat", {}, {"charge": hours_charged(clock), "generated_tokens": tokens})
             except LeaseLost as error:
                 print(f"isobudget: {error}", file=sys.stderr)
                 lost.set()

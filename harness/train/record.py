@@ -49,8 +49,7 @@ class RunRecord:
         return {
             "generated_tokens": self._meter.charge("generated_tokens", self._charged),
             "flops": self._meter.charge("flops", self._charged),
-            "gpu_hours": self._clock.charge("gpu_hours"),
-            "cpu_hours": self._clock.charge("cpu_hours"),
+            **hours_charged(self._clock),
             "updates": updates,
         }
 
@@ -60,6 +59,11 @@ class RunRecord:
         seconds = {kind: spent.record() for kind, spent in self._clock.drain().items()}
         payload = {"update": update, "rows": rows, "part": part}
         self.events.append("ledger", payload, {"rows": seconds, "charge": _hours(self.charge(update))})
+
+    def leftover(self, update: int) -> None:
+        """The work that no line has told of, when a run ends in the middle of it."""
+        if self._meter.state()["pending"]:
+            self.ledger(update, {}, {})
 
     def update(self, update: int, charge: Charge, values: Mapping[str, Any]) -> None:
         """One optimiser step, with the charge at its barrier."""
@@ -140,6 +144,11 @@ class RunRecord:
                 )
             )
         return rows, self._sidecar.write_part(update, records)
+
+
+def hours_charged(clock: Clock) -> Charge:
+    """What the clock has charged so far."""
+    return {currency: clock.charge(currency) for currency in HOUR_CURRENCIES}
 
 
 def _counted(charge: Charge) -> dict[str, float]:

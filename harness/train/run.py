@@ -238,12 +238,10 @@ class Run:
         self._last_checkpoint = self.updates
 
     def restore(self, checkpoint: checkpoints.Checkpoint) -> None:
-        """Goes on from a checkpoint of this cell."""
+        """Goes on from a checkpoint of this cell, whose meter and clock are restored already."""
         parts, state = self._parts, checkpoint.state
         parts.learner.load_tensors(checkpoint.tensors)
         load_tensors(parts.modules, checkpoint.tensors)
-        parts.meter.load_state(state["meter"])
-        parts.clock.load_state(state["clock"])
         parts.intervention.load_state(state["intervention"])
         passed = [(currency, amount) for currency, amount in state["passed"]]
         self._schedule = Schedule(self._milestones, self._budgets, passed)

@@ -74,6 +74,10 @@ class SyntheticStudy:
             9,
             status,
             "",
+            0.0,
+            0.1,
+            30.0,
+            None,
         )
         self.add("runs", cell, status, "", 1, 50, diverged, 1000, 1e9, 0.0, 0.1)
         for seq, ((currency, amount), given) in enumerate(readings.items()):
@@ -88,8 +92,8 @@ class SyntheticStudy:
             )  # fmt: skip
         return cell
 
-    def spend(self, cell: str, kind: str, tokens: int, surviving: bool = True) -> None:
-        self.add("ledger", cell, 0, 0, surviving, 1, kind, 1, tokens, 0, 0, 2.0 * tokens, 3600.0, 1800.0)
+    def spend(self, cell: str, kind: str, tokens: int, lost: str | None = None) -> None:
+        self.add("ledger", cell, 0, 0, lost is None, lost, 1, kind, 1, tokens, 0, 0, 2.0 * tokens, 3600.0, 1800.0)
 
     def fill(self, accuracy: Callable[[str, str, int, str, float], float]) -> SyntheticStudy:
         """Every cell completed, with `accuracy(model, arm, seed, currency, amount)` at every milestone."""

@@ -170,12 +170,13 @@ def test_spending_is_kept_by_kind_with_retraced_and_evaluation_apart(opened: Ope
         study.spend(cell, "rollout", 100)
         study.spend(cell, "continuation", 900)
         study.spend(cell, "evaluation", 50)
-        study.spend(cell, "rollout", 30, surviving=False)
+        study.spend(cell, "rollout", 30, lost="infrastructure")
+        study.spend(cell, "rollout", 7, lost="self")
     spending = {row.arm: row.spending for row in leaderboard(opened(study)).rows}
     assert spending["mc"].tokens_by_kind == {"continuation": 1800, "rollout": 200, "evaluation": 100}
-    assert (spending["mc"].algorithmic_tokens, spending["mc"].spent_tokens) == (2000, 2060)
-    assert spending["mc"].retraced_tokens == 60
-    assert spending["mc"].spent_flops == 2 * 2060
+    assert (spending["mc"].algorithmic_tokens, spending["mc"].spent_tokens) == (2014, 2074)
+    assert (spending["mc"].lost_self_tokens, spending["mc"].retraced_tokens) == (14, 60)
+    assert (spending["mc"].algorithmic_flops, spending["mc"].spent_flops) == (2 * 2014, 2 * 2074)
     assert spending["grpo"].spent_tokens == 0
 
 

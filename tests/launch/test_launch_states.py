@@ -12,7 +12,8 @@ from harness.errors import InputError
 from harness.events.schema import EventLogError
 from harness.events.writer import EventWriter
 from harness.launch.jobs import Job
-from harness.launch.states import cell_state, find_cell
+from harness.launch.memory import out_of_memory_kills
+from harness.launch.states import cell_state, find_cell, newest_out_of_memory
 from harness.launch.tails import Progress, last_event
 from harness.layout import CellFolder, RunsFolder
 from harness.train.lease import Lease
@@ -235,3 +236,28 @@ def test_a_cell_is_found_by_the_beginning_of_its_id(tmp_path: Path) -> None:
         find_cell(runs, "ab")
     with pytest.raises(InputError, match="no cell begins with"):
         find_cell(runs, "../")
+
+
+def test_a_worker_killed_for_want_of_memory_has_failed_and_the_next_attempt_is_told(cell: CellFolder) -> None:
+    job = launch(cell)
+    attempt(cell, 1)
+    job.record_exit(-signal.SIGKILL)
+    assert cell_state(cell).status == "interrupted"
+    assert not newest_out_of_memory(cell)
+    job.record_exit(-signal.SIGKILL, out_of_memory=True)
+    assert (cell_state(cell).status, cell_state(cell).reason) == ("failed", "killed for want of memory")
+    assert newest_out_of_memory(cell)
+    launch(cell, -signal.SIGKILL)
+    assert not newest_out_of_memory(cell), "a launch without an attempt says nothing about the one before"
+
+
+def test_the_kernels_count_is_that_of_the_own_control_group(tmp_path: Path) -> None:
+    group = tmp_path / "groups" / "job" / "7"
+    group.mkdir(parents=True)
+    (group / "memory.events").write_text("low 0\nhigh 3\nmax 9\noom 2\noom_kill 1\noom_group_kill 0\n")
+    membership = tmp_path / "cgroup"
+    membership.write_text("1:name=systemd:/x\n0::/job/7\n")
+    assert out_of_memory_kills(tmp_path / "groups", membership) == 1
+    membership.write_text("1:name=systemd:/x\n")
+    assert out_of_memory_kills(tmp_path / "groups", membership) == 0
+    assert out_of_memory_kills(tmp_path / "groups", tmp_path / "none") == 0

@@ -51,5 +51,5 @@ def test_a_saved_model_is_trained_on_a_reasoning_gym_data_set(tmp_path: Path) ->
     rows = isobudget("leaderboard", "own-model", "--runs", runs.root, "--json").json()["rows"]
     assert {(row["arm"], row["model"], row["seeds_done"]) for row in rows} == {("grpo", "mine", 1), ("mc", "mine", 1)}
     shown = isobudget("samples", cell_folders(runs)[0].path.name, "--runs", runs.root, "--kind", "rollout", "--json")
-    assert all("arithmetic problem" in sample["record"]["prompt"] for sample in shown.json())
-    assert len(shown.json()) == 20
+    assert all("arithmetic problem" in sample["prompt"] for sample in shown.json()["samples"])
+    assert len(shown.json()["samples"]) == 20

@@ -201,7 +201,7 @@ class Loop:
         return len(self.ours) + sum(holder is None or holder.process.here for holder in holders)
 
     def _launch(self, entry: Entry) -> None:
-        memory = {"earlier_out_of_memory": newest_out_of_memory(entry.folder)}
+        memory = {"earlier_out_of_memory": True} if newest_out_of_memory(entry.folder) else {}
         write_json(entry.folder.launch, {"study": self.study, **asdict(self.facts), **memory})
         self.display.started(entry.label)
         job = self.backend.start(entry.folder, int(entry.cell.content["threads"]), self._code)

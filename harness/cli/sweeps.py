@@ -13,10 +13,28 @@ from harness.cli.results import report
 def sweep(
     study: StudyFile,
     runs: Runs = None,
-    backend: Annotated[str, typer.Option(help="Where cells run: local (this machine, through submitit).")] = "local",
+    backend: Annotated[
+        str, typer.Option(help="Where cells run: local (this machine) or slurm, both through submitit.")
+    ] = "local",
     inline: Annotated[bool, typer.Option("--inline", help="One cell after the other, in this process.")] = False,
     workers: Annotated[
         int | None, typer.Option(min=1, help="Cells at once.  [default: cores / threads]", show_default=False)
+    ] = None,
+    partition: Annotated[str | None, typer.Option(help="Of Slurm.", show_default=False)] = None,
+    account: Annotated[str | None, typer.Option(help="Of Slurm.", show_default=False)] = None,
+    time_limit: Annotated[
+        str | None,
+        typer.Option(
+            help="Of one Slurm job: minutes, H:MM:SS or D-HH:MM:SS. A longer cell goes on in another.",
+            show_default=False,
+        ),
+    ] = None,
+    max_parallel: Annotated[
+        int | None, typer.Option(min=1, help="Cells that run at once on Slurm.", show_default=False)
+    ] = None,
+    sbatch: Annotated[
+        list[str] | None,
+        typer.Option("--sbatch", help="KEY=VALUE: a further option of sbatch. Repeatable.", show_default=False),
     ] = None,
     retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Launch failed cells again.")] = False,
     stop_on_failure: Annotated[
@@ -30,8 +48,9 @@ def sweep(
     as_json: Json = False,
 ) -> None:
     """Run a study: launch what is not done, gather, and report. Safe to repeat, and to interrupt."""
-    from harness.launch.backends import make_backend
+    from harness.launch.backends import Wanted, make_backend
     from harness.launch.progress import make_display
+    from harness.launch.slurm_options import SlurmOptions, sbatch_options
     from harness.launch.sweep import LaunchFacts, SweepOptions
     from harness.launch.sweep import sweep as run_sweep
     from harness.store.collector import collect as collect_events
@@ -45,12 +64,14 @@ def sweep(
     folder = runs_folder(runs).create()
     # Before anything is launched, so that logs removed since are missed, not mistaken; the sweep tells of the others.
     collect_events(folder, say=lambda message: None)
+    slurm = SlurmOptions(partition, account, time_limit, max_parallel, sbatch_options(sbatch or []))
+    wanted = Wanted(loaded.study.threads, loaded.study.device, workers, slurm)
     mode, state = mode_of(loaded, folder), code_state()
     facts = LaunchFacts(mode.name, mode.reason, mode.lock_hash, state.commit, state.dirty)
     result = run_sweep(
         make_plan(loaded),
         folder,
-        make_backend("inline" if inline else backend, folder, loaded.study.threads, workers, loaded.study.device),
+        make_backend("inline" if inline else backend, folder, wanted),
         SweepOptions(retry_failed, stop_on_failure, allow_code_change),
         facts=facts,
         code_hash=code_hash,

@@ -55,6 +55,8 @@ class Backend(Protocol):
         ...
 
 
+SCHEDULER_VARIABLE: Final = "ISOBUDGET_SCHEDULER"
+"""Whose signals and time limits the launch is under, where it is under any: `slurm`."""
 GPUS_VARIABLE: Final = "ISOBUDGET_GPUS"
 """Names of the GPUs of which a worker gets one, separated by commas; the worker finds it in CUDA_VISIBLE_DEVICES."""
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from harness.launch.json_files import read_json, write_json
 from harness.layout import CellFolder
 from harness.train.processes import Process
+from harness.train.scheduler import queue
 
 
 @dataclass(frozen=True)
@@ -84,19 +85,44 @@ class Job:
         return Process(**found) if found else None
 
     def under_way(self) -> bool:
-        """Whether its worker, or what is about to start it, runs on this machine. Elsewhere only the lease tells."""
+        """Whether its worker, or what is about to start it, runs on this machine or is in a scheduler's hands.
+
+        Elsewhere only the lease tells.
+        """
         if self.exit_code() is not None:
             return False
+        slurm_job = self.queued().get("job")
+        if slurm_job is not None:
+            return queue().alive(slurm_job, self.submitted())
         found = (read_json(self.path / f"{who}.json") for who in ("worker", "supervisor"))
         processes = [Process(**process) for process in found if process]
         return any(process.here and process.alive() for process in processes)
 
-    def record_exit(self, code: int, out_of_memory: bool = False) -> None:
+    def record_scheduler(self, job: str, submitted: float, script: str = "") -> None:
+        """`job`: its name in the scheduler's queue, empty before it has one; `script`: what was submitted."""
+        write_json(self.path / "scheduler.json", {"job": job, "submitted": submitted, "script": script})
+
+    def queued(self) -> dict[str, str]:
+        """`job` and `script` as recorded; empty for a launch without a scheduler."""
+        found = read_json(self.path / "scheduler.json") or {}
+        return {name: str(found[name]) for name in ("job", "script") if found.get(name)}
+
+    def submitted(self) -> float:
+        """When it was given to a scheduler, in Unix seconds; 0 when it was not."""
+        return float((read_json(self.path / "scheduler.json") or {}).get("submitted", 0.0))
+
+    def record_exit(self, code: int, out_of_memory: bool = False, scheduler_state: str = "") -> None:
         """`code`: the exit code, or minus the number of the signal that killed the worker.
 
-        `out_of_memory`: whether there is evidence that it was killed for want of memory.
+        `out_of_memory`: whether there is evidence that it was killed for want of memory. `scheduler_state`: how the
+        scheduler says that it ended, where the launch itself said nothing.
         """
-        write_json(self.path / "exit.json", {"code": code, "time": time.time(), "out_of_memory": out_of_memory})
+        told = {"out_of_memory": out_of_memory, "scheduler_state": scheduler_state}
+        write_json(self.path / "exit.json", {"code": code, "time": time.time(), **told})
+
+    def scheduler_state(self) -> str:
+        """As recorded with its exit."""
+        return str((read_json(self.path / "exit.json") or {}).get("scheduler_state", ""))
 
     def out_of_memory(self) -> bool:
         """As recorded with its exit."""

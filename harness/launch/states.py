@@ -23,6 +23,9 @@ Status = Literal["done", "running", "interrupted", "failed", "waiting"]
 STATUSES: Final[tuple[Status, ...]] = ("done", "running", "interrupted", "failed", "waiting")
 
 OUT_OF_MEMORY: Final = "killed for want of memory"
+CANCELLED: Final = "CANCELLED"
+"""The scheduler's word for a job that somebody took out of its queue."""
+_CANCELLED: Final = "cancelled in the scheduler's queue"
 
 _FROM_OUTSIDE: Final = {signal.SIGKILL, signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT}
 """Signals that the infrastructure sends; the others (a segmentation fault, an abort) are the worker's own."""
@@ -56,7 +59,7 @@ def cell_state(cell: CellFolder, stale_after_seconds: float = STALE_AFTER_SECOND
         except EventLogError as error:
             return CellState("failed", str(error))
         if last is not None and last["kind"] == "finished":
-            return _as_finished(last["payload"])
+            return _as_finished(last["payload"], cancelled=job is not None and job.scheduler_state() == CANCELLED)
     if job is None:
         return CellState("interrupted", "its worker died") if newest_attempt else CellState("waiting")
     return _as_ended(job, begun=newest_attempt > 0)
@@ -87,11 +90,13 @@ def _newest_that_ran(cell: CellFolder) -> Job | None:
     return next((job for job in reversed(jobs(cell)) if job.exit_code() != EXIT_LEASE_HELD), None)
 
 
-def _as_finished(payload: dict[str, object]) -> CellState:
+def _as_finished(payload: dict[str, object], cancelled: bool) -> CellState:
     reason = str(payload.get("reason") or "")
     match payload.get("status"):
         case "completed":
             return CellState("done")
+        case "interrupted" if cancelled:
+            return CellState("failed", _CANCELLED)
         case "interrupted":
             return CellState("interrupted", reason)
         case _:
@@ -108,9 +113,19 @@ def _as_ended(job: Job, begun: bool) -> CellState:
     if code == EXIT_INTERRUPTED:
         return CellState(resumable, last_line)
     if code < 0:
-        if job.out_of_memory():
-            return CellState("failed", OUT_OF_MEMORY)
-        killed = f"killed by signal {-code} ({signal.strsignal(-code)})"
-        return CellState(resumable if -code in _FROM_OUTSIDE else "failed", killed)
+        return _as_killed(job, -code, resumable)
     told = last_line or "nothing on its standard error"
     return CellState("failed", f"exit code {code} without a `finished` line: {told}")
+
+
+def _as_killed(job: Job, number: int, resumable: Status) -> CellState:
+    """The state after a launch that a signal ended, as far as it or the scheduler could tell why."""
+    if job.out_of_memory():
+        return CellState("failed", OUT_OF_MEMORY)
+    state = job.scheduler_state()
+    if state == CANCELLED:
+        return CellState("failed", _CANCELLED)
+    if state:
+        return CellState(resumable, f"ended by the scheduler: {state}")
+    killed = f"killed by signal {number} ({signal.strsignal(number)})"
+    return CellState(resumable if number in _FROM_OUTSIDE else "failed", killed)

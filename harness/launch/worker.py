@@ -1,7 +1,8 @@
 """What a scheduler runs for one launch: the worker, in a fresh process, with its threads fixed before it starts.
 
 The only thing ever given to a scheduler is `run_job` and a path. It keeps the worker's output in the job's
-folder, passes on the signals that the job was asked for, and records how the worker ended.
+folder, passes on the signals that the job was asked for, and records how the worker ended. Under Slurm, a warning of
+preemption or of the time limit has the worker checkpoint, and the job is requeued: it goes on there.
 """
 
 from __future__ import annotations
@@ -9,23 +10,27 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import Final
 
-from harness.launch.backend import GPUS_VARIABLE
+from harness.launch.backend import GPUS_VARIABLE, SCHEDULER_VARIABLE
 from harness.launch.gpus import one_of
 from harness.launch.jobs import Job, Order
 from harness.launch.memory import out_of_memory_kills
 from harness.train.exit_codes import EXIT_INTERRUPTED
 from harness.train.processes import Process
+from harness.train.scheduler import client, own_job
 
 TERMINAL_SIGNALS: Final = {signal.SIGINT, signal.SIGHUP, signal.SIGQUIT}
 """What a terminal sends to everything started from it. Workers are stopped by the sweep alone."""
 _LOOK_SECONDS: Final = 0.2
 _NOT_STARTED: Final = 127
+_REQUEUE_TRIES: Final = 3
+_UNTIL_SLURM_ENDS_IT_SECONDS: Final = 120.0
 
 
 def run_job(job_folder: str) -> int:
@@ -36,7 +41,10 @@ def run_job(job_folder: str) -> int:
         raise FileNotFoundError(f"{job_folder}: no job.json")
     stopped_before_it_started = job.asked() is not None
     kills_before = out_of_memory_kills()
-    code = EXIT_INTERRUPTED if stopped_before_it_started else _run(job, order)
+    with _warnings(order) as warned:
+        code = EXIT_INTERRUPTED if stopped_before_it_started else _run(job, order, warned)
+    if code == EXIT_INTERRUPTED and warned and job.asked() is None and _requeued():
+        return code  # not its exit: the same job runs it again
     job.record_exit(code, out_of_memory=code == -signal.SIGKILL and out_of_memory_kills() > kills_before)
     return code
 
@@ -47,18 +55,43 @@ def _environment(changes: dict[str, str | None]) -> dict[str, str]:
     return {name: value for name, value in merged.items() if value is not None}
 
 
-def _run(job: Job, order: Order) -> int:
+@contextmanager
+def _warnings(order: Order) -> Iterator[list[int]]:
+    """Collects Slurm's warnings, if the launch is under Slurm. submitit would requeue by rules of its own."""
+    received: list[int] = []
+    if order.environment.get(SCHEDULER_VARIABLE) != "slurm":
+        yield received
+        return
+    before = signal.signal(signal.SIGUSR2, lambda number, _: received.append(number))
+    try:
+        yield received
+    finally:
+        signal.signal(signal.SIGUSR2, before)
+
+
+def _requeued() -> bool:
+    """Has this Slurm job start anew later; does not return once Slurm has agreed. False: it refuses."""
+    for _ in range(_REQUEUE_TRIES):
+        if client(["scontrol", "requeue", own_job()]) is not None:
+            time.sleep(_UNTIL_SLURM_ENDS_IT_SECONDS)
+            return True
+        time.sleep(_LOOK_SECONDS)
+    return False
+
+
+def _run(job: Job, order: Order, warned: list[int]) -> int:
     gpus = order.environment.get(GPUS_VARIABLE)
     if not gpus:
-        return _start(job, order, _environment(order.environment))
+        return _start(job, order, _environment(order.environment), warned)
     with one_of(gpus.split(","), give_up=lambda: job.asked() is not None) as held:
         if held is None:
             return EXIT_INTERRUPTED
         gpu, lock = held
-        return _start(job, order, _environment({**order.environment, "CUDA_VISIBLE_DEVICES": gpu}), lock)
+        environment = _environment({**order.environment, "CUDA_VISIBLE_DEVICES": gpu})
+        return _start(job, order, environment, warned, lock)
 
 
-def _start(job: Job, order: Order, environment: dict[str, str], *inherited: int) -> int:
+def _start(job: Job, order: Order, environment: dict[str, str], warned: list[int], *inherited: int) -> int:
     """Runs the worker to its end; it inherits the file descriptors."""
     with job.stdout.open("ab") as stdout, job.stderr.open("ab") as stderr, _deaf_to_the_terminal():
         try:
@@ -76,16 +109,16 @@ def _start(job: Job, order: Order, environment: dict[str, str], *inherited: int)
             return _NOT_STARTED
         job.record_worker(Process.of(worker.pid))
         with _passing_on(signal.SIGTERM, worker):
-            return _wait(job, worker)
+            return _wait(job, worker, warned)
 
 
-def _wait(job: Job, worker: subprocess.Popen[bytes]) -> int:
+def _wait(job: Job, worker: subprocess.Popen[bytes], warned: list[int]) -> int:
     sent = None
     while True:
         try:
             return worker.wait(timeout=_LOOK_SECONDS)
         except subprocess.TimeoutExpired:
-            asked = job.asked()
+            asked = job.asked() or (signal.SIGTERM if warned else None)
             if asked is not None and asked != sent:
                 _send(worker, asked)
                 sent = asked

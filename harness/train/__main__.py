@@ -6,10 +6,13 @@ import signal
 import sys
 from pathlib import Path
 from types import FrameType
+from typing import Final
 
 from harness.layout import RunsFolder
 from harness.train.attempt import run_cell
 from harness.train.exit_codes import EXIT_BAD_INPUT
+
+_ASKING: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR2)
 
 
 def main() -> int:
@@ -23,9 +26,12 @@ def main() -> int:
         nonlocal asked_to_stop
         asked_to_stop = True
 
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR2):
+    for number in _ASKING:
         signal.signal(number, ask)
-    return run_cell(Path(sys.argv[1]), RunsFolder.default(), lambda: asked_to_stop)
+    code = run_cell(Path(sys.argv[1]), RunsFolder.default(), lambda: asked_to_stop)
+    for number in _ASKING:  # a scheduler asks more than once, and the last time must not count as a kill
+        signal.signal(number, signal.SIG_IGN)
+    return code
 
 
 if __name__ == "__main__":

@@ -2,7 +2,8 @@
 
 At most one of any number of processes and threads wins a lease. A holder on this machine is asked for by
 process id and start time, so that a dead one is known at once; one elsewhere by its heartbeat, the file's
-modification time. Waiting for a lease is left to the caller.
+modification time, and, under Slurm, by its job: dead is who is silent and whose job is gone. Waiting for a lease is
+left to the caller.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import Final, Literal
 
 from harness.layout import CellFolder
 from harness.train.processes import Process
+from harness.train.scheduler import own_job, queue
 
 LeaseState = Literal["free", "live", "stale"]
 
@@ -41,10 +43,13 @@ class Holder:
     """Random: tells two leases of one process apart."""
     acquired: float
     """Unix seconds."""
+    job: str = ""
+    """The Slurm job that it runs in; empty outside of any."""
 
     def __str__(self) -> str:
         since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(self.acquired))
-        return f"process {self.process.pid} on {self.process.host} since {since}"
+        job = f" (Slurm job {self.job})" if self.job else ""
+        return f"process {self.process.pid} on {self.process.host}{job} since {since}"
 
 
 class LeaseHeld(Exception):
@@ -75,7 +80,7 @@ class Lease:
     def acquire_file(cls, path: Path, stale_after_seconds: float = STALE_AFTER_SECONDS) -> Lease:
         """The same for a lease kept in any file."""
         path.parent.mkdir(parents=True, exist_ok=True)
-        lease = cls(path, Holder(Process.current(), uuid.uuid4().hex, time.time()))
+        lease = cls(path, Holder(Process.current(), uuid.uuid4().hex, time.time(), own_job()))
         with _alone(path):
             found, holder = lease_state(path, stale_after_seconds)
             if found == "live":
@@ -106,7 +111,8 @@ class Lease:
 
     def _create(self) -> None:
         holder = self.holder
-        content = json.dumps({**asdict(holder.process), "token": holder.token, "acquired": holder.acquired}).encode()
+        signed = {"token": holder.token, "acquired": holder.acquired, "job": holder.job}
+        content = json.dumps({**asdict(holder.process), **signed}).encode()
         descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
         try:
             if os.write(descriptor, content) < len(content):
@@ -132,15 +138,18 @@ def lease_state(path: Path, stale_after_seconds: float = STALE_AFTER_SECONDS) ->
     holder = _read(path)
     if holder is None:
         return ("live" if silent_seconds < _BEING_WRITTEN_SECONDS else "stale"), None
-    alive = holder.process.alive() if holder.process.here else silent_seconds <= stale_after_seconds
+    if holder.process.here:
+        alive = holder.process.alive()
+    else:
+        alive = silent_seconds <= stale_after_seconds or bool(holder.job and queue().alive(holder.job))
     return ("live" if alive else "stale"), holder
 
 
 def _read(path: Path) -> Holder | None:
     try:
         found = json.loads(path.read_bytes())
-        token, acquired = found.pop("token"), found.pop("acquired")
-        return Holder(Process(**found), token, acquired)
+        token, acquired, job = found.pop("token"), found.pop("acquired"), found.pop("job", "")
+        return Holder(Process(**found), token, acquired, job)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
 

@@ -16,7 +16,7 @@ from launch_helpers import FACTS, folder_of, plan_of
 
 from harness.errors import InputError
 from harness.launch import gpus as gpu_module
-from harness.launch.backends import make_backend
+from harness.launch.backends import Wanted, make_backend
 from harness.launch.gpus import one_of, visible_gpus
 from harness.launch.local import LocalBackend
 from harness.launch.sweep import SweepOptions, sweep
@@ -94,13 +94,13 @@ def test_cells_that_run_at_once_have_a_gpu_each(tmp_path: Path) -> None:
 def test_no_more_cells_at_once_than_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
     runs = RunsFolder(tmp_path)
-    assert make_backend("local", runs, 1, 8, "cuda").workers == 2
-    assert make_backend("local", runs, 1, 1, "cuda").workers == 1
-    assert make_backend("local", runs, 1, 8).workers == 8
+    assert make_backend("local", runs, Wanted(1, "cuda", 8)).workers == 2
+    assert make_backend("local", runs, Wanted(1, "cuda", 1)).workers == 1
+    assert make_backend("local", runs, Wanted(1, "cpu", 8)).workers == 8
 
 
 def test_a_study_for_gpus_is_refused_where_there_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     with pytest.raises(InputError, match=r"`device: cuda`, and this machine has no GPU"):
-        make_backend("local", RunsFolder(tmp_path), 1, None, "cuda")
+        make_backend("local", RunsFolder(tmp_path), Wanted(1, "cuda"))
     assert "CUDA_VISIBLE_DEVICES" in os.environ

@@ -17,7 +17,7 @@ from launch_helpers import FACTS, folder_of, launches, plan_of, study_events, wo
 
 from harness.errors import InputError
 from harness.launch.backend import Ended, available_cores, default_workers
-from harness.launch.backends import make_backend
+from harness.launch.backends import Wanted, make_backend
 from harness.launch.jobs import Job, jobs
 from harness.launch.local import LocalBackend
 from harness.launch.states import cell_state
@@ -262,8 +262,8 @@ def test_ctrl_c_reaches_workers_through_the_sweep_only(runs: RunsFolder, how: st
 
 def test_an_unknown_back_end_is_one_line(runs: RunsFolder) -> None:
     with pytest.raises(InputError, match="no back end is called 'slrm'; one of local, inline"):
-        make_backend("slrm", runs, 1)
-    assert make_backend("local", runs, 1, 7).workers == 7
+        make_backend("slrm", runs, Wanted())
+    assert make_backend("local", runs, Wanted(workers=7)).workers == 7
 
 
 def test_the_default_number_of_workers_leaves_a_core_for_each_thread() -> None:

@@ -14,17 +14,19 @@ import typer
 from typer.exceptions import TyperException
 
 from analysis.errors import AnalysisError
+from harness.cli.care import cancel, reap, retry
 from harness.cli.judgement import curves, flips, leaderboard, verdicts
 from harness.cli.records import collect, samples
 from harness.cli.studies import check, lock, plan
-from harness.cli.sweeps import status, sweep
+from harness.cli.sweeps import sweep
+from harness.cli.watching import log, status, watch
 from harness.errors import InputError
 from harness.events.schema import EventLogError
 
 COMMANDS: Final[tuple[Callable[..., Any], ...]] = (
     *(check, plan, lock),
-    *(sweep, status),
-    *(samples, collect),
+    *(sweep, status, watch, cancel, retry, reap),
+    *(log, samples, collect),
     *(leaderboard, flips, verdicts, curves),
 )
 """In the order in which the help lists them."""

@@ -1,4 +1,4 @@
-"""Commands that run a study, and that tell where its runs stand: sweep, status."""
+"""The command that runs a study."""
 
 from __future__ import annotations
 
@@ -44,11 +44,22 @@ def sweep(
         bool,
         typer.Option("--allow-code-change", help="Go on when the code changes during the sweep; it is recorded."),
     ] = False,
+    detach: Annotated[
+        bool, typer.Option("--detach", help="Return at once; the sweep goes on in the background.")
+    ] = False,
+    on_finish: Annotated[
+        str | None,
+        typer.Option(
+            help="Command to run when the sweep has ended; ISOBUDGET_STUDY and ISOBUDGET_EXIT_CODE tell it how.",
+            show_default=False,
+        ),
+    ] = None,
     no_report: Annotated[bool, typer.Option("--no-report", help="Run only; print no tables.")] = False,
     as_json: Json = False,
 ) -> None:
     """Run a study: launch what is not done, gather, and report. Safe to repeat, and to interrupt."""
     from harness.launch.backends import Wanted, make_backend
+    from harness.launch.background import command_of, in_the_background, run_hook
     from harness.launch.progress import make_display
     from harness.launch.slurm_options import SlurmOptions, sbatch_options
     from harness.launch.sweep import LaunchFacts, SweepOptions
@@ -62,10 +73,18 @@ def sweep(
     loaded = load(study)
     check_task(loaded)
     folder = runs_folder(runs).create()
-    # Before anything is launched, so that logs removed since are missed, not mistaken; the sweep tells of the others.
-    collect_events(folder, say=lambda message: None)
     slurm = SlurmOptions(partition, account, time_limit, max_parallel, sbatch_options(sbatch or []))
     wanted = Wanted(loaded.study.threads, loaded.study.device, workers, slurm)
+    hook = command_of(on_finish) if on_finish is not None else None
+    if detach:
+        pid, log = in_the_background(folder, loaded.name)
+        if as_json:
+            print_json({"study": loaded.name, "pid": pid, "log": str(log)})
+        else:
+            print(f"{loaded.name}: process {pid} sweeps it; isobudget watch {study} shows how far it is; log: {log}")
+        return
+    # Before anything is launched, so that logs removed since are missed, not mistaken; the sweep tells of the others.
+    collect_events(folder, say=lambda message: None)
     mode, state = mode_of(loaded, folder), code_state()
     facts = LaunchFacts(mode.name, mode.reason, mode.lock_hash, state.commit, state.dirty)
     result = run_sweep(
@@ -85,34 +104,6 @@ def sweep(
         print_json({"sweep": plain(result), "mode": mode.name, "mode_reason": mode.reason})
     elif result.completed and not result.stopped and not no_report:
         report(folder, loaded.name)
+    if hook is not None:
+        run_hook(hook, loaded.name, result.exit_code)
     raise typer.Exit(result.exit_code)
-
-
-def status(
-    study: StudyFile,
-    runs: Runs = None,
-    cells: Annotated[bool, typer.Option("--cells", help="List every cell, also those that are done.")] = False,
-    as_json: Json = False,
-) -> None:
-    """Show where each cell of a study stands, and why failed ones failed."""
-    from harness.launch.states import STATUSES, cell_state
-    from harness.layout import CellFolder
-    from harness.study.plan import make_plan
-
-    folder = runs_folder(runs)
-    loaded = load(study)
-    states = [(cell, cell_state(CellFolder(folder.cell(cell.id)))) for cell in make_plan(loaded).cells]
-    if as_json:
-        rows = [
-            {"cell": cell.id, "model": cell.model, "arm": cell.arm, "seed": cell.seed, "status": state.status}
-            | {"reason": state.reason}
-            for cell, state in states
-        ]
-        print_json({"study": loaded.name, "cells": rows})
-        return
-    counts = {status: sum(state.status == status for _, state in states) for status in STATUSES}
-    print(f"{loaded.name}: " + ", ".join(f"{count} {status}" for status, count in counts.items() if count))
-    for cell, state in states:
-        if cells or state.status != "done":
-            reason = f"  {state.reason}" if state.reason else ""
-            print(f"  {cell.id}  {cell.model}/{cell.arm}/{cell.seed}  {state.status}{reason}")

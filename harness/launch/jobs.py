@@ -120,6 +120,13 @@ class Job:
         told = {"out_of_memory": out_of_memory, "scheduler_state": scheduler_state}
         write_json(self.path / "exit.json", {"code": code, "time": time.time(), **told})
 
+    def record_retry(self) -> None:
+        """Somebody wants what this launch failed at tried again."""
+        write_json(self.path / "retry.json", {"time": time.time()})
+
+    def to_be_retried(self) -> bool:
+        return (self.path / "retry.json").exists()
+
     def scheduler_state(self) -> str:
         """As recorded with its exit."""
         return str((read_json(self.path / "exit.json") or {}).get("scheduler_state", ""))

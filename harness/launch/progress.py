@@ -11,11 +11,14 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Protocol, Self, TextIO
+from typing import Final, Protocol, Self, TextIO
 
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn
+
+MOST_BARS: Final = 40
+"""Running cells that have a bar each."""
 
 
 @dataclass(frozen=True)
@@ -164,13 +167,30 @@ class LiveDisplay:
         self._progress.update(
             self._whole, total=snapshot.total, completed=snapshot.done + under_way, note=escape(str(snapshot))
         )
-        running = {cell.label: cell for cell in snapshot.running}
+        running = {cell.label: cell for cell in summed_up(snapshot.running)}
         for label in [label for label in self._bars if label not in running]:
             self._progress.remove_task(self._bars.pop(label))
         for label, cell in running.items():
             if label not in self._bars:
                 self._bars[label] = self._progress.add_task(escape(label), total=1.0, note="")
             self._progress.update(self._bars[label], completed=cell.fraction, note=f"{cell.updates} updates")
+
+
+def summed_up(running: list[RunningCell]) -> list[RunningCell]:
+    """The cells themselves, or, of more than a terminal has lines for, their arms: with mean updates and fraction."""
+    if len(running) <= MOST_BARS:
+        return running
+    arms: dict[str, list[RunningCell]] = {}
+    for cell in running:
+        arms.setdefault(cell.label.rpartition("/")[0], []).append(cell)
+    return [
+        RunningCell(
+            f"{arm} ({len(cells)} cells)",
+            round(sum(cell.updates for cell in cells) / len(cells)),
+            sum(cell.fraction for cell in cells) / len(cells),
+        )
+        for arm, cells in arms.items()
+    ]
 
 
 def make_display(silent: bool = False, plain: bool = False) -> Display:

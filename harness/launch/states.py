@@ -45,6 +45,13 @@ class CellState:
 
 def cell_state(cell: CellFolder, stale_after_seconds: float = STALE_AFTER_SECONDS) -> CellState:
     """The state of one cell. Reads the ends of a few small files."""
+    state = _state(cell, stale_after_seconds)
+    if state.status == "failed" and (job := _newest_that_ran(cell)) is not None and job.to_be_retried():
+        return CellState("interrupted" if cell.attempt_numbers() else "waiting", f"to be retried: {state.reason}")
+    return state
+
+
+def _state(cell: CellFolder, stale_after_seconds: float) -> CellState:
     lease, holder = lease_state(cell.lease, stale_after_seconds)
     if lease == "live":
         return CellState("running", holder=holder)

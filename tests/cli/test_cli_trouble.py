@@ -109,7 +109,7 @@ def test_a_figure_that_cannot_be_written_is_one_line(swept_flip: Swept, tmp_path
 
 def test_an_unknown_back_end_is_one_line(tmp_path: Path) -> None:
     ran = isobudget("sweep", FLIP.write(tmp_path), "--runs", tmp_path / "runs", "--backend", "abacus")
-    assert_one_line(ran, "--backend: no back end is called 'abacus'; one of local, inline")
+    assert_one_line(ran, "--backend: no back end is called 'abacus'; one of local, slurm, inline")
 
 
 def damage(log: Path, line: int) -> None:

@@ -261,7 +261,7 @@ def test_ctrl_c_reaches_workers_through_the_sweep_only(runs: RunsFolder, how: st
 
 
 def test_an_unknown_back_end_is_one_line(runs: RunsFolder) -> None:
-    with pytest.raises(InputError, match="no back end is called 'slrm'; one of local, inline"):
+    with pytest.raises(InputError, match="no back end is called 'slrm'; one of local, slurm, inline"):
         make_backend("slrm", runs, Wanted())
     assert make_backend("local", runs, Wanted(workers=7)).workers == 7
 

@@ -22,6 +22,7 @@ PLAIN_VALUES = {
     "harness.study.canonical",
     "harness.study.numbers",
     "harness.study.suggest",
+    "harness.study.caps",
     "harness.study.milestones",
     "harness.study.model_folder",
     "harness.study.repository",

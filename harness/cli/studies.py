@@ -60,6 +60,16 @@ def plan(
         blocks.setdefault(cell.block, []).append(cell)
     print(f"{loaded.name} ({loaded.hash[:12]}): {len(blocks)} blocks, {len(planned.cells)} cells")
     print(f"each cell ends when all of this is used up: {spelled(loaded.budgets)}")
+    if loaded.cap is not None:
+        cells_of_block = len(next(iter(blocks.values())))
+        most = {name: cells_of_block * amount for name, amount in loaded.cap.most().items()}
+        total = spelled(loaded.cap.total, ", ") or "no total"
+        per_arm = f"; per arm {spelled(loaded.cap.per_arm, ', ')}" if loaded.cap.per_arm else ""
+        print(f"the whole sweep is capped at {total}{per_arm}")
+        print(f"  a run ends beyond {spelled(loaded.cap.ceilings, ' or ')}, whatever it has reached by then")
+        print(
+            f"  a block is launched while {spelled(most)} fit in, room for {loaded.cap.retries} crashes of each run"
+        )
     print("evaluated at:")
     for currency in dict.fromkeys(milestone.currency for milestone in loaded.milestones):
         print(

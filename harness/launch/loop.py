@@ -17,6 +17,8 @@ from harness.launch.jobs import Job
 from harness.launch.json_files import write_json
 from harness.launch.options import LaunchFacts, SweepOptions
 from harness.launch.progress import Display, RunningCell, Snapshot
+from harness.launch.reservations import Reservations
+from harness.launch.spending import cost_of
 from harness.launch.states import CellState, cell_state, newest_out_of_memory
 from harness.launch.tails import Progress
 from harness.layout import CellFolder, RunsFolder
@@ -60,8 +62,9 @@ class Loop:
         code_hash: Callable[[], str],
         display: Display,
         warn: Callable[[str, str], None],
+        reservations: Reservations | None = None,
     ):
-        """`warn` records (code, message) in the study's log."""
+        """`warn` records (code, message) in the study's log. `reservations`: in the sweep's cap, where it has one."""
         self.study = study
         self.runs = runs
         self.backend = backend
@@ -70,6 +73,7 @@ class Loop:
         self.code_hash = code_hash
         self.display = display
         self.warn = warn
+        self.reservations = reservations
         self.done: list[Entry] = []
         self.failed: list[tuple[Entry, str]] = []
         self.waiting: deque[Entry] = deque()
@@ -94,6 +98,8 @@ class Loop:
             entry.progress.read()
             entry.best_updates = entry.progress.updates
             state = self._state(entry)
+            if self.reservations is not None and (folder.attempt_numbers() or state.status == "running"):
+                self.reservations.reopen(cell.block)
             if state.status not in ("done", "running") or not folder.spec.exists():
                 folder.path.mkdir(parents=True, exist_ok=True)
                 cell.write(folder.spec)
@@ -107,6 +113,9 @@ class Loop:
                     self.failed.append((entry, state.reason))
                 case _:
                     self.waiting.append(entry)
+            if state.status != "running":
+                waits = bool(self.waiting) and self.waiting[-1] is entry
+                self._book(entry, settled=not waits)
         self._work_at_start = self._work()
 
     def run(self, heartbeat: Callable[[], None]) -> None:
@@ -149,6 +158,7 @@ class Loop:
                 self.elsewhere.append(entry)
                 self.display.notice(f"{entry.label} runs elsewhere ({state.holder or 'starting'}): waiting for it")
             case "done":
+                self._book(entry, settled=True)
                 self.done.append(entry)
                 self._ends.append("")
                 self.display.ended(entry.label, "done", "")
@@ -167,10 +177,15 @@ class Loop:
         if entry.fruitless_launches >= self.options.max_fruitless_launches:
             self._fail(entry, f"{entry.fruitless_launches} launches in a row got nowhere: {state.reason}")
             return
+        self._book(entry, settled=False)
+        if self.reservations is not None and not self.reservations.retries_left(entry.cell.id):
+            self._fail(entry, f"it crashed more often than the sweep's cap has room for: {state.reason}")
+            return
         self.waiting.appendleft(entry)
         self.display.ended(entry.label, state.status, state.reason)
 
     def _fail(self, entry: Entry, reason: str) -> None:
+        self._book(entry, settled=True)
         like = next((other for other, theirs in self.failed if alike(theirs, reason)), None)
         self.failed.append((entry, reason))
         self.display.ended(entry.label, "failed", f"like {like.label}" if like else reason)
@@ -182,8 +197,8 @@ class Loop:
 
     def _fill(self) -> None:
         """Launches while there is a free slot. Cells that run elsewhere on this machine take one, too."""
-        while self.waiting and not self.closed and self._busy() < self.backend.workers:
-            entry = self.waiting.popleft()
+        while not self.closed and self._busy() < self.backend.workers and (entry := self._next()) is not None:
+            self.waiting.remove(entry)
             if self._state(entry).status in ("running", "done"):  # another study's sweep was quicker
                 self._settle(entry, launched_by_us=False)
                 continue
@@ -195,6 +210,23 @@ class Loop:
             except OSError as error:
                 self.waiting.appendleft(entry)
                 self.close(f"{entry.label} cannot be launched: {error.strerror}: {error.filename}", refused=True)
+
+    def _next(self) -> Entry | None:
+        """The first cell that waits and has room in the cap. Where none has, and nothing runs, the sweep is over."""
+        for entry in self.waiting:
+            if self.reservations is None or self.reservations.may_launch(entry.cell.block):
+                return entry
+        if self.waiting and not self.ours and not self.elsewhere:
+            blocks = len({entry.cell.block for entry in self.waiting})
+            self.close(f"the sweep's cap has no room for another block; {blocks} are left")
+        return None
+
+    def _book(self, entry: Entry, settled: bool) -> None:
+        """Takes what a cell has spent into the books of the cap."""
+        if self.reservations is not None:
+            content = entry.cell.content
+            crashes, spent = cost_of(entry.folder, content["charged"], int(content.get("device") == "cuda"))
+            self.reservations.book(entry.cell.id, crashes, spent, settled=settled)
 
     def _busy(self) -> int:
         holders = [self._state(entry).holder for entry in self.elsewhere]

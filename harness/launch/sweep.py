@@ -23,7 +23,9 @@ from harness.launch.backend import Backend
 from harness.launch.loop import Loop, alike
 from harness.launch.options import LaunchFacts, SweepOptions
 from harness.launch.progress import Display, SilentDisplay
+from harness.launch.reservations import Reservations
 from harness.layout import RunsFolder
+from harness.study.caps import SweepCap
 from harness.study.cell import Cell
 from harness.train.lease import HEARTBEAT_SECONDS, Lease, LeaseHeld, LeaseLost
 
@@ -38,6 +40,11 @@ class Planned(Protocol):
 
     @property
     def cells(self) -> Sequence[Cell]: ...
+
+    @property
+    def cap(self) -> SweepCap | None:
+        """On the whole sweep; None where there is none."""
+        ...
 
     def record(self) -> dict[str, Any]: ...
 
@@ -108,19 +115,32 @@ def sweep(
             def warn(code: str, message: str) -> None:
                 log.append("warning", {"code": code, "message": message})
 
-            loop = Loop(plan.study, runs, backend, options, facts, code_hash, display, warn)
+            books = _books(plan)
+            loop = Loop(plan.study, runs, backend, options, facts, code_hash, display, warn, books)
             loop.admit(plan.cells)
             log.append("sweep_started", {"study": plan.study, **asdict(facts), "plan": plan.record()})
         with display, _stoppable(loop) as look_for_signals:
             to_do = len(loop.waiting) + len(loop.elsewhere)
             display.notice(f"{plan.study}: {facts.mode}: {facts.mode_reason}")
             display.notice(f"{plan.study}: {len(loop.done)} done, {to_do} to do")
+            if books is not None:
+                display.notice(f"{plan.study}: {books}")
             loop.run(_every_round(loop, lock, look_for_signals))
         result = _result(plan.study, loop)
         counts = {"completed": result.completed, "failed": result.failed, "remaining": result.remaining}
         with _writable(lock_path):
             log.append("sweep_finished", {"study": plan.study, **counts})
     return result
+
+
+def _books(plan: Planned) -> Reservations | None:
+    """The books of the sweep's cap, where it has one."""
+    if plan.cap is None:
+        return None
+    blocks: dict[int, list[tuple[str, str]]] = {}
+    for cell in plan.cells:
+        blocks.setdefault(cell.block, []).append((cell.id, cell.arm))
+    return Reservations(plan.cap, blocks)
 
 
 def _result(study: str, loop: Loop) -> SweepResult:

@@ -18,15 +18,28 @@ Record = Callable[[Sequence[Request], Sequence[Sample]], None]
 
 
 class MeteredEngine:
-    """An `Engine` that books tokens and FLOPs to `meter` and seconds to `clock`, and tells `record`."""
+    """An `Engine` that books tokens and FLOPs to `meter` and seconds to `clock`, and tells `record`.
 
-    def __init__(self, engine: Engine, meter: Meter, clock: Clock, shape: ModelShape, record: Record | None = None):
+    `allow` is asked before anything is sampled, and raises where it must not be.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        meter: Meter,
+        clock: Clock,
+        shape: ModelShape,
+        record: Record | None = None,
+        allow: Callable[[Sequence[Request]], None] = lambda requests: None,
+    ):
         self._engine = engine
+        self._allow = allow
         self._meter, self._clock, self._shape = meter, clock, shape
         self._record = record
 
     def generate(self, requests: Sequence[Request]) -> list[Sample]:
         """Samples and books. The seconds of a call with several purposes are split by tokens computed for each."""
+        self._allow(requests)
         before = self._clock.now()
         samples = self._engine.generate(requests)
         passed = self._clock.now() - before

@@ -48,7 +48,8 @@ class Cell:
     result_version; model {preset} or {weights_hash}; task {name, pool, ...};
     intervention {name, parameters}; training (a TrainingSpec, the arm's overrides applied); seed; budgets
     {currency: amount}; milestones [{currency, amount, fraction}]; evaluate (an EvaluateSpec without `at` and
-    grids); charged [kinds]; threads; device, unless it is the CPU.
+    grids); charged [kinds]; threads; device, unless it is the CPU;
+    ceilings {currency: amount}, where the sweep is capped.
     """
     model_folder: str | None = None
     """Where weights with that hash lie; not part of the id."""

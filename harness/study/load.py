@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
@@ -18,6 +18,8 @@ from pydantic import ValidationError
 
 from harness.errors import InputError, Problem
 from harness.study.canonical import canonical_hash
+from harness.study.cap_checks import cap_findings, sweep_cap
+from harness.study.caps import SweepCap
 from harness.study.cell import Milestone
 from harness.study.checks import (
     Finding,
@@ -26,6 +28,7 @@ from harness.study.checks import (
     decay_findings,
     device_findings,
     doubts,
+    missing_budget,
     model_findings,
     reference_findings,
     update_findings,
@@ -36,7 +39,6 @@ from harness.study.model_folder import weights_hash
 from harness.study.schema import Budget, Study
 from harness.study.schema_errors import path_of, problems_of
 from harness.study.strict_yaml import Document, read_file
-from harness.study.suggest import did_you_mean
 from harness.tasks.registry import build_task
 
 _SALVAGE_ROUNDS: Final = 3
@@ -70,6 +72,8 @@ class LoadedStudy:
     warnings: list[Problem]
     resolved: dict[str, Any]
     """The study as plain values, in full."""
+    cap: SweepCap | None = None
+    """On the whole sweep, its ceilings filled in."""
 
     @cached_property
     def hash(self) -> str:
@@ -93,7 +97,8 @@ def load_study(path: str | Path, budgets_folder: Path | None = None) -> LoadedSt
     if study is None:
         raise InputError(_in_order(problems))
     folder = budgets_folder or path.absolute().parent.parent / "budgets"
-    budgets = _budgets_of(study, folder, document, problems)
+    budget = _budget_of(study, folder, document, problems)
+    budgets = budget.amounts() if budget is not None else {}
     arms = [*map(str, document.value["arms"])]
     findings = list(reference_findings(study, arms))
     milestones = declared_milestones(study.evaluate, budgets)
@@ -106,13 +111,17 @@ def load_study(path: str | Path, budgets_folder: Path | None = None) -> LoadedSt
         findings += arm_findings(study)
         findings += decay_findings(study, budgets)
         findings += device_findings(study, budgets)
+        findings += cap_findings(budget.sweep, budgets) if budget is not None else []
         findings += model_findings(study, path.parent)
     problems += _placed(findings, document)
     if problems:
         raise InputError(_in_order(problems))
     warnings = _placed(doubts(study, budgets, milestones), document)
     resolved = _resolved(study, budgets, milestones, claims, path.parent)
-    return LoadedStudy(path, raw, document, study, budgets, milestones, claims, warnings, resolved)
+    cap = sweep_cap(budget.sweep, budgets) if budget is not None and budget.sweep is not None else None
+    if cap is not None:
+        resolved["sweep"] = asdict(cap)
+    return LoadedStudy(path, raw, document, study, budgets, milestones, claims, warnings, resolved, cap)
 
 
 def check_task(loaded: LoadedStudy) -> None:
@@ -162,23 +171,21 @@ def _without(value: Any, paths: Iterable[tuple[str | int, ...]]) -> Any:
     return value
 
 
-def _budgets_of(study: Study, folder: Path, document: Document, problems: list[Problem]) -> dict[str, float]:
-    """Amounts by currency; empty, with a problem told, when they cannot be had."""
+def _budget_of(study: Study, folder: Path, document: Document, problems: list[Problem]) -> Budget | None:
+    """What runs and sweep may use; None, with a problem told, when it cannot be had."""
     if isinstance(study.budget, Budget):
-        return study.budget.amounts()
+        return study.budget
     path = folder / f"{study.budget}.yaml"
     if not path.is_file():
-        known = sorted(found.stem for found in folder.glob("*.yaml"))
-        what = f"there is no budget {study.budget!r} in {folder}"
-        problems += _placed([Finding(("budget",), what, did_you_mean(study.budget, known))], document)
-        return {}
+        problems += _placed([missing_budget(study.budget, folder)], document)
+        return None
     _, budget_document = read_file(path, "budget file")
     problems += budget_document.problems
     try:
-        return Budget.model_validate(budget_document.value).amounts()
+        return Budget.model_validate(budget_document.value)
     except ValidationError as error:
         problems += problems_of(error, budget_document, Budget)
-        return {}
+        return None
 
 
 def _claims_of(study: Study, grammar: ClaimGrammar, findings: list[Finding]) -> list[Claim]:

@@ -14,6 +14,7 @@ from typing import Any
 from harness.compute.kinds import KINDS
 from harness.errors import Problem
 from harness.seeds import hashed_seed
+from harness.study.caps import SweepCap
 from harness.study.cell import RESULT_VERSION, Cell, Milestone
 from harness.study.checks import arm_content
 from harness.study.load import LoadedStudy
@@ -49,6 +50,11 @@ class Plan:
         return tuple(cell for block in self.blocks for cell in block.cells)
 
     @property
+    def cap(self) -> SweepCap | None:
+        """On the whole sweep."""
+        return self.loaded.cap
+
+    @property
     def milestones(self) -> list[Milestone]:
         return self.loaded.milestones
 
@@ -77,7 +83,7 @@ class Plan:
             **{name: resolved[name] for name in (*same, "charged", "budgets", "seeds", "claims")},
             **{
                 name: resolved[name]
-                for name in ("training", "task", "evaluate", "threads", "device")
+                for name in ("training", "task", "evaluate", "threads", "device", "sweep")
                 if name in resolved
             },
             "study_hash": self.loaded.hash,
@@ -139,6 +145,7 @@ def _content(loaded: LoadedStudy, model: Model, arm: str, seed: int) -> dict[str
         "evaluate": resolved["evaluate"],
         "charged": resolved["charged"],
         **{name: resolved[name] for name in ("threads", "device") if name in resolved},
+        **({"ceilings": loaded.cap.ceilings} if loaded.cap is not None else {}),
     }
 
 

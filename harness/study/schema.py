@@ -27,12 +27,13 @@ from pydantic_core import PydanticCustomError, to_jsonable_python
 from pydantic_core import core_schema as core
 
 from harness.compute.kinds import CHARGED_BY_DEFAULT, CURRENCIES, KINDS, Device, Kind
+from harness.errors import brief
 from harness.interventions.registry import INTERVENTIONS
 from harness.layout import SAFE_NAME
 from harness.models.presets import PRESETS
 from harness.study.numbers import as_written
 from harness.study.suggest import did_you_mean
-from harness.study.training import EvaluateSpec, Positive, Spec, TrainingSpec, WordOr, added_later
+from harness.study.training import EvaluateSpec, Natural, Positive, Spec, TrainingSpec, WordOr, added_later
 from harness.tasks.pools import TaskSpec
 from harness.tasks.registry import TASKS
 
@@ -60,7 +61,7 @@ def _known_preset(name: str | None) -> str | None:
     if name is not None and name not in PRESETS:
         right = f"{did_you_mean(name, PRESETS)}; for a folder, write {{name: ..., folder: ...}}"
         raise PydanticCustomError(
-            "preset", "there is no preset {name}; {right}", {"name": repr(name), "right": right}
+            "preset", "there is no preset {name}; {right}", {"name": repr(brief(name)), "right": right}
         )
     return name
 
@@ -119,6 +120,39 @@ class SeedRange(Spec):
 SeedForms = WordOr[list[Annotated[int, Field(ge=0, le=MAX_SEED)]], SeedRange]
 
 
+class Amounts(Spec):
+    """Amounts by currency."""
+
+    generated_tokens: Positive | None = None
+    """Sampled tokens of the charged kinds of work."""
+    flops: AboveZero | None = None
+    """Model FLOPs of the charged kinds."""
+    cpu_hours: AboveZero | None = None
+    """User and system CPU time, evaluation included."""
+    gpu_hours: AboveZero | None = None
+    """Allocated devices x time, from the start of an attempt to its end."""
+
+    def amounts(self) -> dict[str, float]:
+        """Currency to amount, of those given."""
+        return self.model_dump(exclude_none=True)
+
+
+class SweepCap(Spec):
+    """What a whole sweep may spend, over all attempts. Blocks are launched only while they fit in it as a whole."""
+
+    total: Amounts = Amounts()
+    """Of all arms together."""
+    per_arm: Amounts = Amounts()
+    """Of each arm."""
+    ceiling: Amounts = Amounts()
+    """Of one run, in each capped currency: beyond it the run ends, and reads `not reached` at what it did not reach.
+    Where the run's only budget is in that currency it may be left out: then it is twice the budget."""
+    step: Amounts = Amounts()
+    """The most that one update can take, in capped currencies other than generated tokens, which are held exactly."""
+    retries: Natural = 2
+    """Crashes of a cell for which there is room; after one more it counts as failed."""
+
+
 class Budget(Spec):
     """A run ends when every budget given is exhausted."""
 
@@ -132,6 +166,8 @@ class Budget(Spec):
     """User and system CPU time in training phases."""
     gpu_hours: AboveZero | None = None
     """Allocated devices x time in training phases."""
+    sweep: SweepCap | None = None
+    """A cap on the whole sweep; none by default."""
 
     @model_validator(mode="after")
     def _not_empty(self) -> Budget:
@@ -141,7 +177,7 @@ class Budget(Spec):
 
     def amounts(self) -> dict[str, float]:
         """Currency to amount, of those given."""
-        return self.model_dump(exclude_none=True)
+        return self.model_dump(exclude_none=True, exclude={"sweep"})
 
 
 class ClaimSpec(Spec):

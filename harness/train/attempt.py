@@ -36,6 +36,7 @@ from harness.study.repository import code_hash
 from harness.study.training import TrainingSpec
 from harness.tasks.registry import build_task
 from harness.train import checkpoint as checkpoints
+from harness.train.ceilings import Ceilings
 from harness.train.exit_codes import (
     EXIT_BAD_INPUT,
     EXIT_COMPLETED,
@@ -111,7 +112,7 @@ def _attempt(cell: Cell, folder: CellFolder, runs: RunsFolder, lease: Lease, sto
             with _heartbeat(events, lease, meter, clock) as lost:
                 run = _build(cell, folder, runs, number, checkpoint, record, meter, clock)
                 status = run.train(stop, lost)
-            reason = "asked to stop" if status == "interrupted" else "every budget is exhausted"
+            reason = "asked to stop" if status == "interrupted" else run.reason
             code = EXIT_COMPLETED if status == "completed" else EXIT_INTERRUPTED
         except InputError as error:
             status, reason, code = "failed", str(error), EXIT_BAD_INPUT
@@ -147,13 +148,16 @@ def _build(
     built = build_policy(content["model"], task, runs.cache("warm-start"), cell.model_folder, device)
     policy = built.policy
     training = TrainingSpec.model_validate_json(json.dumps(content["training"]))
-    engine = MeteredEngine(policy.engine(), meter, clock, policy.shape, record.sampled)
+    ceilings = Ceilings(content.get("ceilings", {}), content["charged"], lambda: record.charge(0))
+    engine = MeteredEngine(policy.engine(), meter, clock, policy.shape, record.sampled, ceilings.allow)
     intervention = build_intervention(content["intervention"])
     modules = build_modules(intervention, policy, content["seed"])
     learner = build_learner(policy, training)
     if built.warm_start and checkpoint is None:
         _tell_warm_start(built.warm_start, record, meter, clock)
-    parts = Parts(task, policy, intervention, modules, learner, engine, meter, clock, Work(meter, clock), record)
+    parts = Parts(
+        task, policy, intervention, modules, learner, engine, meter, clock, Work(meter, clock), record, ceilings
+    )
     run = Run(cell, parts, number, folder.checkpoints)
     if checkpoint is not None:
         run.restore(checkpoint)

@@ -28,6 +28,7 @@ from harness.study.training import TrainingSpec
 from harness.tasks.base import Task
 from harness.train import checkpoint as checkpoints
 from harness.train.advantages import scale_advantages, zero_variance_share
+from harness.train.ceilings import CeilingReached, Ceilings
 from harness.train.evaluation import evaluate
 from harness.train.learner import Gradient, Learner
 from harness.train.milestones import Schedule, learning_rate_factor
@@ -54,6 +55,7 @@ class Parts:
     clock: Clock
     work: Work
     record: RunRecord
+    ceilings: Ceilings
 
 
 class Run:
@@ -75,6 +77,8 @@ class Run:
         self._prompts = PromptStream(parts.task.pool("train"), self._seed)
         self.updates = 0
         self.diverged = False
+        self.reason = "every budget is exhausted"
+        """Why it ended, once it has."""
         self._policy_charge: Charge = parts.record.charge(0)
         self._last_checkpoint = 0
 
@@ -106,9 +110,13 @@ class Run:
         with self._parts.clock.phase("training"):
             step = self._next_step()
             try:
+                self._parts.ceilings.check()
                 groups = self._collect(step)
             except NotFinite:
                 self._end_diverged(step)
+                return False
+            except CeilingReached as reached:
+                self._end_at(reached, step)
                 return False
             intervention = self._parts.intervention
             intervention.advantages(groups, step)
@@ -155,6 +163,12 @@ class Run:
         """Weights can be finite and still give logits that are not: the policy in memory samples nothing more."""
         self.diverged = True
         self._parts.record.ledger(step.update, {}, {})
+        self._evaluate_due(self.charge(), after_step=False)
+
+    def _end_at(self, reached: CeilingReached, step: Step) -> None:
+        """The step in hand is given up, what it sampled is charged; milestones that it passed are evaluated."""
+        self.reason = str(reached)
+        self._parts.record.leftover(step.update)
         self._evaluate_due(self.charge(), after_step=False)
 
     def _next_step(self) -> Step:

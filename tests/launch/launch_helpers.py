@@ -18,6 +18,7 @@ from harness.events.writer import EventWriter
 from harness.launch.sweep import LaunchFacts
 from harness.launch.tails import last_event
 from harness.layout import CellFolder, RunsFolder
+from harness.study.caps import SweepCap
 from harness.study.cell import Cell
 from harness.train.lease import Lease, LeaseHeld
 
@@ -28,6 +29,7 @@ FACTS = LaunchFacts("exploratory", "not locked", None, "c0ffee", True)
 class FakePlan:
     study: str
     cells: list[Cell]
+    cap: SweepCap | None = None
 
     def record(self) -> dict[str, Any]:
         return {"study": self.study, "cells": [{"cell": cell.id} for cell in self.cells]}

@@ -27,6 +27,11 @@ class Problem:
         return ": ".join(part for part in (self.where, self.field, told) if part)
 
 
+def brief(text: str, most: int = 80) -> str:
+    """What the user wrote, as messages repeat it: only the beginning where it is longer than any name may be."""
+    return text if len(text) <= most else f"{text[: most - 30]}... ({len(text)} characters)"
+
+
 class InputError(Exception):
     """Something given by the user cannot be used. Carries every problem found, not only the first."""
 

@@ -22,7 +22,7 @@ import os
 import re
 from pathlib import Path
 
-from harness.errors import InputError
+from harness.errors import InputError, brief
 
 SAFE_NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}"
 """Names of studies, arms, models: safe as files on every system, and one word in a claim."""
@@ -32,7 +32,7 @@ def safe_name(name: str) -> str:
     """`name` if it can be a file name without surprises, else an InputError: names never become paths unchecked."""
     if not re.fullmatch(SAFE_NAME, name):
         raise InputError(
-            f"name {name!r} cannot be used for a folder",
+            f"name {brief(name)!r} cannot be used for a folder",
             "use letters, digits, dot, dash, underscore; at most 80; starting with a letter or digit",
         )
     return name

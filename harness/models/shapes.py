@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from operator import index
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from harness.compute.flops import ModelShape
 
@@ -18,25 +19,46 @@ _NOT_EACH_TOKENS: Final = re.compile(r"embed|wte|wpe|lm_head")
 """Tensors that a token is looked up in, and the output head, which is counted apart: a tied one has no tensor."""
 _MOST_HEADER_BYTES: Final = 100 * 2**20
 """Of safetensors' own reader."""
+_NOT_TOLD: Final = (
+    OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError, StopIteration
+)  # fmt: skip
+"""What reading files of another form raises."""
 
 
 def folder_shape(folder: Path) -> ModelShape | None:
-    """The shape of the dense decoder in a model folder; None where files do not tell it (nothing is refused here)."""
+    """The shape of the dense decoder in a model folder; None where its files do not tell it: nothing is refused here.
+
+    Only the weights that transformers would load count: other safetensors may lie beside them.
+    """
     try:
         config = json.loads((folder / "config.json").read_text())
-        config = config.get("text_config", config)
-        hidden = config["hidden_size"] if "hidden_size" in config else config["n_embd"]
-        heads = config["num_attention_heads"] if "num_attention_heads" in config else config["n_head"]
-        layers = config["num_hidden_layers"] if "num_hidden_layers" in config else config["n_layer"]
-        head = config["vocab_size"] * hidden
-        shapes = dict(weight for path in sorted(folder.glob("*.safetensors")) for weight in _header(path))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        weights = dict(weight for path in _weight_files(folder) for weight in _header(path))
+        return _shape(config.get("text_config", config), weights)
+    except _NOT_TOLD:
         return None
-    inner = [shape for name, shape in shapes.items() if not _NOT_EACH_TOKENS.search(name)]
+
+
+def _shape(config: dict[str, Any], weights: dict[str, list[int]]) -> ModelShape | None:
+    def number(*names: str) -> int:
+        return index(next(config[name] for name in names if config.get(name) is not None))
+
+    hidden, heads = number("hidden_size", "n_embd"), number("num_attention_heads", "n_head")
+    inner = [shape for name, shape in weights.items() if not _NOT_EACH_TOKENS.search(name)]
     if not inner or any(len(shape) > 2 for shape in inner):
         return None
-    matrices = sum(shape[0] * shape[1] for shape in inner if len(shape) == 2)
-    return ModelShape(matrices + head, layers, heads * (config.get("head_dim") or hidden // heads))
+    matrices = sum(index(shape[0]) * index(shape[1]) for shape in inner if len(shape) == 2)
+    head_size = number("head_dim") if config.get("head_dim") else hidden // heads
+    return ModelShape(
+        matrices + number("vocab_size") * hidden, number("num_hidden_layers", "n_layer"), heads * head_size
+    )
+
+
+def _weight_files(folder: Path) -> list[Path]:
+    """One file, or those that the index of a sharded model names."""
+    if (folder / "model.safetensors").is_file():
+        return [folder / "model.safetensors"]
+    shards = set(json.loads((folder / "model.safetensors.index.json").read_text())["weight_map"].values())
+    return [path for path in folder.glob("*.safetensors") if path.name in shards]
 
 
 def _header(path: Path) -> Iterator[tuple[str, list[int]]]:

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from harness.compute.flops import decode_flops, forward_flops
-from harness.compute.kinds import HOUR_CURRENCIES, SAMPLED_KINDS
+from harness.compute.kinds import CURRENCIES, HOUR_CURRENCIES, KINDS, SAMPLED_KINDS
+from harness.errors import brief
 from harness.interventions.base import Intervention
 from harness.interventions.registry import INTERVENTIONS
 from harness.models.presets import PRESETS
@@ -29,6 +30,8 @@ from harness.study.training import TrainingSpec
 
 LEAST_SEEDS: Final = 2
 """A paired interval over seeds has no degrees of freedom with fewer."""
+_LARGEST: Final = 10**300
+"""Amounts are floats; a product of absurd values is not."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +48,9 @@ class Finding:
 def reference_findings(study: Study, arms: Sequence[str]) -> Iterator[Finding]:
     """Names that must lead somewhere, and lists that must not repeat. `arms`: all that the file names."""
     if study.baseline not in arms:
-        yield Finding(("baseline",), f"no arm is called {study.baseline!r}", did_you_mean(study.baseline, arms))
+        yield Finding(
+            ("baseline",), f"no arm is called {brief(study.baseline)!r}", did_you_mean(study.baseline, arms)
+        )
     models = [model.name for model in study.models]
     for name in _repeated(models):
         yield Finding(("models",), f"two models are called {name!r}", "give each its own name")
@@ -58,7 +63,7 @@ def reference_findings(study: Study, arms: Sequence[str]) -> Iterator[Finding]:
             )
         if claim.model is not None and claim.model not in models:
             at = ("claims", index, "model")
-            yield Finding(at, f"no model is called {claim.model!r}", did_you_mean(claim.model, models))
+            yield Finding(at, f"no model is called {brief(claim.model)!r}", did_you_mean(claim.model, models))
     for seed in _repeated(study.seeds):
         yield Finding(("seeds",), f"seed {seed} is given twice", "a seed is one run of each arm: give each once")
     if study.claims and len(study.seeds) < LEAST_SEEDS:
@@ -66,7 +71,7 @@ def reference_findings(study: Study, arms: Sequence[str]) -> Iterator[Finding]:
 
 
 def budget_findings(study: Study, budgets: Mapping[str, float], milestones: Sequence[Milestone]) -> Iterator[Finding]:
-    """Budgets that end no run; milestones at nothing."""
+    """Budgets that end no run; milestones at nothing, and those that no run reaches."""
     for index, percentage in enumerate(study.evaluate.at):
         if not 0 < fraction_of(percentage) <= 1:
             yield Finding(("evaluate", "at", index), f"found {percentage}", "above 0% and at most 100%")
@@ -77,19 +82,38 @@ def budget_findings(study: Study, budgets: Mapping[str, float], milestones: Sequ
             whole = amount_text(budgets[milestone.currency])
             what = f"{milestone.fraction * 100:g}% of {whole} {milestone.currency} is 0"
             yield Finding(("evaluate", "at"), what, "a larger percentage or a larger budget")
-    for currency in budgets:
-        ends = "rollout" in study.charged if currency == "generated_tokens" else bool(study.charged)
-        if currency != "updates" and not ends:
+    for currency in CURRENCIES:
+        tokens = currency == "generated_tokens"
+        ends = {"rollout"} if tokens else {"rollout", "policy_train"}  # done by arms of every family
+        adds = {*SAMPLED_KINDS} if tokens else {*KINDS}
+        if currency == "updates":
+            continue
+        if currency in budgets and not ends & {*study.charged}:
             what = f"nothing that is charged ever uses up the budget in {currency}"
             yield Finding(("charged",), what, "charge at least `rollout`")
+        elif getattr(study.evaluate, currency) and not adds & {*study.charged}:
+            what = f"milestones in {currency}, which nothing that is charged adds to"
+            yield Finding(("evaluate", currency), what, "charge at least `rollout`, or remove them")
+
+
+def missing_budget(name: str, folder: Path) -> Finding:
+    """What to say of a budget that is named, and is no file in `folder`."""
+    path = folder / f"{name}.yaml"
+    if path.is_symlink():
+        return Finding(("budget",), f"{path} is a link that leads to no file", "mend the link")
+    if path.exists():
+        return Finding(("budget",), f"{path} is not a file", "a YAML file of amounts by currency")
+    known = sorted(found.stem for found in folder.glob("*.yaml") if found.is_file())
+    return Finding(("budget",), f"there is no budget {name!r} in {folder}", did_you_mean(name, known))
 
 
 def update_findings(study: Study, budgets: Mapping[str, float], folder: Path) -> Iterator[Finding]:
     """Budgets below one update of some arm. `folder`: where the study file is.
 
     By what is certain beforehand: samples no shorter than the task's shortest right answer, prompts of one token,
-    and no training, since rollouts that all fare alike teach nothing. Hours are not known before the first update
-    (train/run.py). What is not charged is left out.
+    each problem's prefilled once, and no training, since rollouts that all fare alike teach nothing. Hours are not
+    known before the first update (train/run.py), and FLOPs not where a model folder does not tell its shape: then
+    there is no bound. What is not charged is left out.
     """
     for name, arm in study.arms.items() if "rollout" in study.charged else ():
         samples = _least_samples(study, arm)
@@ -99,7 +123,7 @@ def update_findings(study: Study, budgets: Mapping[str, float], folder: Path) ->
             shape = PRESETS[str(model.preset)].shape if model.folder is None else folder_shape(folder / model.folder)
             if shape is None:
                 continue
-            prompts = arm.training(study.training).prompts_per_update
+            prompts = min(arm.training(study.training).prompts_per_update, study.task.pool.train)
             decode = decode_flops(shape, 1, study.task.least_answer_tokens())
             flops = prompts * forward_flops(shape, 1) + samples * decode
             whose = f"arm {name!r}" + (f" with model {model.name!r}" if len(study.models) > 1 else "")
@@ -113,6 +137,7 @@ def _least_samples(study: Study, arm: Arm) -> int:
 
 
 def _short(budgets: Mapping[str, float], currency: str, least: int, whose: str) -> Iterator[Finding]:
+    least = min(least, _LARGEST)
     budget = budgets.get(currency, least)
     if budget < least:
         what = f"{amount_text(budget)} {currency} are {amount_text(least - budget)} short of one update of {whose}"
@@ -201,7 +226,13 @@ def model_findings(study: Study, folder: Path) -> Iterator[Finding]:
             continue
         at = ("models", index, "folder")
         path = folder / model.folder
-        if not path.is_dir():
+        try:
+            there = path.is_dir()
+        except OSError as error:  # a name too long, a folder above it that may not be entered
+            what = f"the folder {brief(model.folder)!r} cannot be looked at: {error.strerror}"
+            yield Finding(at, what, "a folder saved by transformers' save_pretrained")
+            continue
+        if not there:
             yield Finding(at, f"there is no folder {path}", "a folder saved by transformers' save_pretrained")
         else:
             missing = ", no ".join(missing_parts(path))

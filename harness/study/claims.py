@@ -19,6 +19,7 @@ from fractions import Fraction
 from typing import Any, Final, Literal
 
 from harness.compute.kinds import CURRENCIES
+from harness.errors import brief
 from harness.study.cell import Milestone
 from harness.study.milestones import amount_at, milestone_text
 from harness.study.numbers import parse_number
@@ -147,7 +148,7 @@ class _Reader:
     def _arm(self, other_than: str | None = None) -> str:
         offset, word = self._offset(), self._word("an arm")
         if word not in self._grammar.arms:
-            raise ClaimError(offset, f"no arm is called {word!r}", did_you_mean(word, self._grammar.arms))
+            raise ClaimError(offset, f"no arm is called {brief(word)!r}", did_you_mean(word, self._grammar.arms))
         if word == other_than:
             raise ClaimError(offset, f"arm {word!r} is compared with itself", "name two arms")
         return word
@@ -177,7 +178,7 @@ class _Reader:
         declared = [milestone for milestone in self._grammar.milestones if milestone.currency == currency]
         if not any(milestone.amount == amount for milestone in declared):
             known = ", ".join(map(milestone_text, declared or self._grammar.milestones))
-            what = f"{self._text[offset : self._ended_at()]} is not a declared milestone"
+            what = f"{brief(self._text[offset : self._ended_at()])} is not a declared milestone"
             raise ClaimError(offset, what, f"declared: {known}; add others under `evaluate`")
         return Point(currency, amount)
 
@@ -186,7 +187,7 @@ class _Reader:
         number = parse_number(word)
         if number is None:
             raise ClaimError(
-                offset, f"found {word!r} where {meaning} is due", "a number such as 50, 300_000, 1.5M or 1e6"
+                offset, f"found {brief(word)!r} where {meaning} is due", "a number such as 50, 300_000, 1.5M or 1e6"
             )
         return Fraction(str(number)), offset
 
@@ -195,7 +196,7 @@ class _Reader:
         wanted = " or ".join(f"`{word}`" for word in expected)
         word = self._word(wanted)
         if word not in expected:
-            raise ClaimError(offset, f"found {word!r} where {wanted} is due", self._forms())
+            raise ClaimError(offset, f"found {brief(word)!r} where {wanted} is due", self._forms())
         return word
 
     def _word(self, meaning: str) -> str:
@@ -206,7 +207,7 @@ class _Reader:
 
     def _end(self) -> None:
         if self._next < len(self._words):
-            raise ClaimError(self._offset(), f"{self._words[self._next][1]!r} is left over", self._forms())
+            raise ClaimError(self._offset(), f"{brief(self._words[self._next][1])!r} is left over", self._forms())
 
     def _peek(self) -> str:
         return self._words[self._next][1] if self._next < len(self._words) else ""

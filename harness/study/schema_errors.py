@@ -9,7 +9,7 @@ from typing import Any, Final
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from harness.errors import Problem
+from harness.errors import Problem, brief
 from harness.study.numbers import WrittenFloat, WrittenInt
 from harness.study.schema import NAME_PATTERN
 from harness.study.strict_yaml import Document, KeyPath
@@ -45,10 +45,10 @@ def shown(value: object) -> str:
     if isinstance(value, dict | list):
         return "a mapping" if isinstance(value, dict) else "a list"
     if isinstance(value, WrittenInt | WrittenFloat):
-        return value.text
+        return brief(value.text)
     if isinstance(value, bool):
         return str(value).lower()
-    return "nothing" if value is None else repr(value)
+    return "nothing" if value is None else repr(brief(value) if isinstance(value, str) else value)
 
 
 def problems_of(error: ValidationError, document: Document, model: type[BaseModel]) -> list[Problem]:
@@ -86,7 +86,7 @@ def _problem(detail: ErrorDetails, document: Document, model: type[BaseModel]) -
     if kind == "union_tag_invalid":
         path = (*path, detail["ctx"]["discriminator"].strip("'"))
     where = document.where(path, key=about_key or (bool(missing) and bool(path)))
-    return Problem(what, right, ".".join(map(str, (*path, *missing))), where)
+    return Problem(what, right, ".".join(brief(str(part)) for part in (*path, *missing)), where)
 
 
 def _told(detail: ErrorDetails, known_keys: Callable[[], Sequence[str]]) -> tuple[str, str]:
@@ -110,7 +110,7 @@ def _told(detail: ErrorDetails, known_keys: Callable[[], Sequence[str]]) -> tupl
             )
         case "union_tag_invalid":
             known = [name.strip(" '") for name in context["expected_tags"].split(",")]
-            told = f"there is no {context['tag']!r}", did_you_mean(context["tag"], known)
+            told = f"there is no {brief(str(context['tag']))!r}", did_you_mean(context["tag"], known)
         case "literal_error":
             known = context["expected"].replace(" or ", ", ").replace("'", "").split(", ")
             other_form = ", or a mapping" if detail["loc"][-1] == "(word)" else ""

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import yaml
 
-from harness.errors import InputError, Problem
+from harness.errors import InputError, Problem, brief
 from harness.study.numbers import parse_number
 
 KeyPath = tuple[str | int, ...]
@@ -140,9 +140,11 @@ class _Builder:
     def _value(self, event: yaml.Event, path: KeyPath) -> Any:
         self._document.values[path] = _position(event)
         if isinstance(event, yaml.NodeEvent) and event.anchor:
-            self._refuse(event, path, f"anchor or alias {event.anchor!r}", "write the value out where it is needed")
+            self._refuse(
+                event, path, f"anchor or alias {brief(event.anchor)!r}", "write the value out where it is needed"
+            )
         if isinstance(event, yaml.ScalarEvent | yaml.CollectionStartEvent) and event.tag:
-            self._refuse(event, path, f"tag {event.tag!r}", "a plain value without a tag")
+            self._refuse(event, path, f"tag {brief(event.tag)!r}", "a plain value without a tag")
         if len(path) > _DEEPEST:
             raise InputError(
                 f"nested more than {_DEEPEST} deep", "a study has six levels", self._document.where(path)
@@ -178,7 +180,7 @@ class _Builder:
                 self._refuse(
                     event,
                     at,
-                    f"key {key!r} again, first on line {first.line}",
+                    f"key {brief(key)!r} again, first on line {first.line}",
                     "give each key once: remove one of them",
                 )
                 self._skip()
@@ -205,7 +207,7 @@ class _Builder:
 
     def _refuse(self, event: yaml.Event, path: KeyPath, what: str, right: str) -> None:
         at = _position(event)
-        field_name = ".".join(map(str, path))
+        field_name = ".".join(brief(str(part)) for part in path)
         where = f"{self._document.name}:{at.line}:{at.column}"
         self._document.problems.append(Problem(what, right, field_name, where))
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 import transformers
+from safetensors.torch import save_file
 from transformers import AutoModelForCausalLM
 
 from harness.compute.flops import ModelShape
@@ -59,6 +60,30 @@ def test_a_folder_that_does_not_tell_gives_no_shape_and_no_error(tmp_path: Path,
     assert folder_shape(tmp_path) is None
     (tmp_path / "config.json").write_text(json.dumps({"hidden_size": None}))
     assert folder_shape(tmp_path) is None
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"num_attention_heads": 0, "head_dim": None},
+        {"num_attention_heads": "two", "head_dim": None},
+        {"vocab_size": "ab"},
+        {"num_hidden_layers": [3]},
+        {"hidden_size": 32.5},
+    ],
+)
+def test_a_configuration_of_other_values_gives_no_shape_and_no_error(tmp_path: Path, changes: Any) -> None:
+    saved(tmp_path, "Qwen2", **SMALL)
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps({**config, **changes}))
+    assert folder_shape(tmp_path) is None
+
+
+@pytest.mark.parametrize("shard", ["1GB", "20KB"])
+def test_weights_that_the_model_is_not_loaded_from_do_not_count(tmp_path: Path, shard: str) -> None:
+    loaded = saved(tmp_path, "Qwen2", shard=shard, **SMALL)
+    save_file({"layers.0.attention.wq.weight": torch.zeros(32, 32)}, tmp_path / "consolidated.safetensors")
+    assert folder_shape(tmp_path) == loaded
 
 
 def test_presets_declare_the_shape_that_they_have() -> None:

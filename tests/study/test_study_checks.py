@@ -77,6 +77,17 @@ def warnings(path: Path) -> list[str]:
             "17:10: charged: nothing that is charged ever uses up the budget in generated_tokens",
         ),
         (
+            [("baseline: grpo", "charged: [critic]\nbaseline: grpo"), (BUDGET, "{flops: 1e9, updates: 50}")],
+            "17:10: charged: nothing that is charged ever uses up the budget in flops",
+        ),
+        (
+            [
+                ("baseline: grpo", "charged: [policy_train]\nevaluate: {generated_tokens: [9]}\nbaseline: grpo"),
+                (BUDGET, "{updates: 50}"),
+            ],
+            "18:30: evaluate.generated_tokens: milestones in generated_tokens, which nothing that is charged adds to",
+        ),
+        (
             [("claim: acc", "model: other\n    claim: acc")],
             "22:12: claims.0.model: no model is called 'other'; known here: tiny-chain",
         ),
@@ -127,6 +138,18 @@ def test_a_budget_in_flops_below_one_update_is_refused_likewise(problems: Proble
     ]
     claim = ("at 50 updates", "at 100% of flops")
     assert load_study(write((BUDGET, f"{{flops: {prompts + 96 * answer}}}"), claim)).budgets
+
+
+def test_problems_that_come_up_again_within_an_update_are_prefilled_once(problems: Problems) -> None:
+    # Five problems for eight prompts. The tasks' pools are otherwise as above.
+    least = 5 * (2 * 83_584 + 512) + 64 * (16 * 83_584 + 512 * 44)
+    found = problems((BUDGET, f"{{flops: {least - 1}, updates: 50}}"), ("train: 1_000", "train: 5"))
+    assert f"{least - 1:_} flops are 1 short of one update of arm 'grpo'" in found[0]
+
+
+def test_an_update_beyond_all_numbers_is_one_line(problems: Problems) -> None:
+    found = problems(("learning_rate: 1e-3", "prompts_per_update: 1e307"), (BUDGET, "{flops: 1, updates: 50}"))
+    assert found[0].endswith("an update of the shortest right answers takes 1e+300")
 
 
 def test_a_budget_in_flops_is_held_against_each_model(problems: Problems, tmp_path: Path) -> None:
@@ -182,6 +205,7 @@ def test_the_only_model_is_the_one_a_claim_is_about(write: Write) -> None:
             "evaluate.updates: a milestone at 60, above",
         ),
         ([(BUDGET, "{updates: 50, cpu_hours: 0.5}")], "budget: a budget in cpu_hours is measured by a clock"),
+        ([(BUDGET, "{updates: 50, cpu_hours: 0.5}")], "only the first update tells whether one fits in"),
     ],
 )
 def test_what_is_doubtful_is_a_warning(write: Write, replacements: list[tuple[str, str]], told: str) -> None:
@@ -198,6 +222,12 @@ def test_a_study_without_claims_may_have_one_seed(write: Write) -> None:
 def test_a_model_folder_that_is_not_there_is_one_line(problems: Problems, tmp_path: Path) -> None:
     (told,) = problems(("[tiny-chain]", "[{name: mine, folder: ../models/mine}]"))
     assert told.startswith("5:31: models.0.folder: there is no folder ")
+
+
+def test_a_model_folder_that_no_disk_could_hold_is_one_line(problems: Problems) -> None:
+    (told,) = problems(("[tiny-chain]", f"[{{name: mine, folder: {'x' * 5_000}}}]"))
+    assert "cannot be looked at: File name too long" in told
+    assert len(told) < 300
 
 
 def test_a_model_folder_without_a_tokenizer_is_one_line(problems: Problems, tmp_path: Path) -> None:

@@ -229,6 +229,48 @@ def test_a_named_budget_that_is_not_there_is_told_with_those_that_are(problems: 
     assert told.endswith("did you mean mine")
 
 
+@pytest.mark.parametrize("leads_to", ["nowhere.yaml", "mine.yaml"])
+def test_a_named_budget_that_is_a_broken_link_is_told_as_one(
+    problems: Problems, tmp_path: Path, leads_to: str
+) -> None:
+    (tmp_path / "budgets").mkdir()
+    (tmp_path / "budgets" / "mine.yaml").symlink_to(leads_to)
+    (told,) = problems(("{generated_tokens: 240k, updates: 50}", "mine"))
+    assert told.startswith("19:9: budget: ")
+    assert told.endswith("mine.yaml is a link that leads to no file; mend the link")
+    # and it is no suggestion for another name
+    (told,) = problems(("{generated_tokens: 240k, updates: 50}", "mien"))
+    assert told.endswith("known here: nothing")
+
+
+def test_a_named_budget_that_is_a_folder_is_told_as_one(problems: Problems, tmp_path: Path) -> None:
+    (tmp_path / "budgets" / "mine.yaml").mkdir(parents=True)
+    (told,) = problems(("{generated_tokens: 240k, updates: 50}", "mine"))
+    assert "mine.yaml is not a file; " in told
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("  slow:", "  {long}:"),
+        ("baseline: grpo", "baseline: {long}"),
+        ("{intervention: grpo}", "{{intervention: {long}}}"),
+        ("{intervention: grpo}", "{{intervention: grpo, {long}: 1}}"),
+        ("accuracy(mc)", "accuracy({long})"),
+        ("accuracy(mc)", "{long}"),
+        ("at 50 updates", "at 1{long} updates"),
+        ("[tiny-chain]", "[{long}]"),
+        ("name: chain", "name: {long}"),
+        ("baseline: grpo", "charged: [{long}]\nbaseline: grpo"),
+        ("  slow:", "  {long}: 1\n  {long}: 2\n  slow:"),
+    ],
+)
+def test_what_is_longer_than_any_name_is_not_repeated_in_full(problems: Problems, old: str, new: str) -> None:
+    found = problems((old, new.format(long="x" * 900)))
+    assert any("xxx... (90" in line for line in found)
+    assert not any("x" * 81 in line for line in found)
+
+
 def test_a_problem_of_a_budget_file_names_that_file(problems: Problems, tmp_path: Path) -> None:
     (tmp_path / "budgets").mkdir()
     (tmp_path / "budgets" / "mine.yaml").write_text("updates: 50\nupdates: 60\ntoken: 5\n")

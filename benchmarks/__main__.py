@@ -7,8 +7,16 @@ import argparse
 import torch
 
 from benchmarks.sampling import against_generate, shared_prefill
+from benchmarks.sweeps import gathering, launching, metering, planning
 
-BENCHMARKS = {"sampler": against_generate, "prefill": shared_prefill}
+BENCHMARKS = {
+    "sampler": against_generate,
+    "prefill": shared_prefill,
+    "plan": planning,
+    "launch": launching,
+    "gather": gathering,
+    "meter": metering,
+}
 
 
 def main() -> None:

@@ -70,6 +70,8 @@ class _File:
     read_bytes: int = 0
     read_lines: int = 0
     prefix_sum: str = _SUM_OF_NOTHING
+    size_bytes: int = -1
+    modified_ns: int = -1
     quarantined: str | None = None
 
     def quarantine(self, reason: str) -> None:
@@ -143,7 +145,7 @@ def _read_logs(runs: RunsFolder, store: duckdb.DuckDBPyConnection, report: Colle
     batch_events = 0
     for path, unread in found.items():
         file = known.get(path, unread)
-        doubted_before = file.quarantined
+        doubted_before, modified_before = file.quarantined, file.modified_ns
         new = _read_on(runs.root / path, file)
         if file.quarantined != doubted_before:
             say(
@@ -151,7 +153,7 @@ def _read_logs(runs: RunsFolder, store: duckdb.DuckDBPyConnection, report: Colle
                 if file.quarantined
                 else f"{path} is sound again, and read"
             )
-        if new or file.quarantined != doubted_before or path not in known:
+        if new or file.quarantined != doubted_before or path not in known or file.modified_ns != modified_before:
             batch.append((file, new))
             batch_events += len(new)
         if file.quarantined:
@@ -180,10 +182,15 @@ def _relative(runs: RunsFolder, path: Path) -> str:
 def _read_on(path: Path, file: _File) -> list[Event]:
     """The events that a log has grown by; moves `file` on, or quarantines it and gives none.
 
-    A log in quarantine is looked at in full: it may have been restored.
+    A log in quarantine is looked at in full: it may have been restored. One whose size and time of modification are as
+    they were is not opened.
     """
     try:
+        before = path.stat()
+        if not file.quarantined and (before.st_size, before.st_mtime_ns) == (file.size_bytes, file.modified_ns):
+            return []
         data = path.read_bytes()
+        file.size_bytes, file.modified_ns = before.st_size, before.st_mtime_ns
     except OSError as error:
         raise InputError(f"a log cannot be read: {error.strerror}", "a readable file", str(path)) from None
     hasher = hashlib.sha256(data[: file.read_bytes])

@@ -20,6 +20,7 @@ CREATE TABLE files (
     read_bytes BIGINT NOT NULL,     -- ingested so far, whole lines only
     read_lines BIGINT NOT NULL,
     prefix_sum TEXT NOT NULL,       -- of the first read_bytes: a changed prefix quarantines the file
+    size_bytes BIGINT NOT NULL, modified_ns BIGINT NOT NULL,   -- when it was read: where both stand, so does the log
     quarantined TEXT                -- reason, or NULL
 );
 CREATE TABLE events (

@@ -182,8 +182,8 @@ def _relative(runs: RunsFolder, path: Path) -> str:
 def _read_on(path: Path, file: _File) -> list[Event]:
     """The events that a log has grown by; moves `file` on, or quarantines it and gives none.
 
-    A log in quarantine is looked at in full: it may have been restored. One whose size and time of modification are as
-    they were is not opened.
+    A log in quarantine is looked at in full: it may have been restored. One whose size and time of modification are
+    as they were is not opened.
     """
     try:
         before = path.stat()

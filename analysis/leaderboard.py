@@ -8,7 +8,8 @@ Rows are per model and, with several, over all models (each seed's mean with equ
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -43,6 +44,8 @@ class LeaderboardRow:
     not_reached: int
     diverged: int
     failed: int
+    unhealthy: int
+    """Runs that fail a health gate of the study; counted all the same."""
     left_out: int
     """Runs in blocks that are not finished yet: they count for no arm."""
     rank: int | None
@@ -109,7 +112,16 @@ def leaderboard(snapshot: Snapshot, points: Sequence[Point] | None = None) -> Le
         for model in readings.models:
             rows += _rows(readings, point, between, model, spending=spending)
     notes = [f"{waiting} of {snapshot.planned['block'].nunique()} blocks are not finished and count for no arm."]
-    return Leaderboard(Heading.of(snapshot, *(notes if waiting else ())), tuple(rows))
+    return Leaderboard(
+        Heading.of(snapshot, *(notes if waiting else ()), *_health(readings.gates_failed)), tuple(rows)
+    )
+
+
+def _health(unhealthy: Mapping[str, Sequence[str]]) -> list[str]:
+    """What the unhealthy runs failed, with counts."""
+    failed = Counter(gate for gates in unhealthy.values() for gate in gates)
+    told = ", ".join(f"{gate} ({count})" for gate, count in failed.items())
+    return [f"Unhealthy: runs that fail a gate of the study, by gate: {told}."] if failed else []
 
 
 def _rows(
@@ -150,6 +162,7 @@ def _rows(
                 not_reached=int(states.get("not reached", 0)),
                 diverged=int(states.get("diverged", 0)),
                 failed=int(states.get("failed", 0)),
+                unhealthy=readings.unhealthy(model, [arm]),
                 left_out=int((~mine["counted"]).sum()),
                 rank=rank.rank if rank else None,
                 rank_low=rank.low if rank else None,
@@ -226,6 +239,7 @@ def remarks(row: LeaderboardRow) -> str:
         "not reached": row.not_reached,
         "diverged": row.diverged,
         "failed": row.failed,
+        "unhealthy": row.unhealthy,
         f"run{'' if row.left_out == 1 else 's'} in unfinished blocks": row.left_out,
     }
     return ", ".join(f"{number} {what}" for what, number in counts.items() if number)

@@ -14,6 +14,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from analysis.at_budget import Status, accuracy_array, at_budget
+from analysis.health import unhealthy_runs
 from analysis.points import Point
 from analysis.snapshot import Snapshot
 
@@ -78,6 +79,17 @@ class Readings:
         """Blocks that count for no arm at a point, because one of their cells has not come so far yet."""
         frame = self.frame(model, point)
         return int(frame.loc[~frame["counted"], "block"].nunique())
+
+    @cached_property
+    def gates_failed(self) -> dict[str, tuple[str, ...]]:
+        """Cell -> the study's health gates that its run failed."""
+        return unhealthy_runs(self.snapshot)
+
+    def unhealthy(self, model: str | None, arms: Sequence[str]) -> int:
+        """Runs of these arms that fail a health gate."""
+        planned = self.snapshot.planned
+        mine = planned["arm"].isin(arms) & ((planned["model"] == model) | (model is None))
+        return int(planned.loc[mine, "cell"].isin(list(self.gates_failed)).sum())
 
     def devices(self, model: str | None, arms: Sequence[str]) -> list[str]:
         """Types of device that these arms' runs were made on, sorted."""

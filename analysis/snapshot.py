@@ -26,6 +26,13 @@ GROUP BY ALL ORDER BY ALL
 """
 
 
+_UPDATES: Final = """
+SELECT cell, update, clipped_share, zero_variance_share, verifier_errors FROM updates
+WHERE surviving AND cell IN (SELECT cell FROM planned_cells WHERE study = $study)
+ORDER BY cell, update
+"""
+
+
 @dataclass(frozen=True)
 class Label:
     """Under what promise a study's numbers were made. Shown in every table."""
@@ -85,6 +92,8 @@ class Snapshot:
     """One row per (evaluation, milestone), surviving path only."""
     ledger: pd.DataFrame
     """One row per ledger event and kind; lost work (`surviving` false) says by whose fault (`lost`)."""
+    updates: pd.DataFrame
+    """cell, update, clipped_share, zero_variance_share, verifier_errors: surviving updates."""
     notes: pd.DataFrame
     """cell, note, total: numbers that an arm told with its updates, summed over the surviving ones."""
     quarantined: int
@@ -174,6 +183,7 @@ def _read(connection: duckdb.DuckDBPyConnection, name: str | None, where: str) -
         runs=of_cells("runs", "cell"),
         evaluations=of_cells("evaluations", "cell, attempt, seq", "surviving"),
         ledger=of_cells("ledger", "cell, attempt, seq"),
+        updates=frame(_UPDATES),
         notes=frame(_NOTES),
         quarantined=_quarantined(frame),
     )

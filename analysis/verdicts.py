@@ -251,6 +251,8 @@ def _flags(readings: Readings, model: str | None, pair: tuple[str, str], points:
     flags = [] if label.mode == "confirmatory" else [label.mode]
     if runs := max(readings.count(model, pair, point, "diverged") for point in points):
         flags.append(f"diverged runs, scored at the floor: {runs}")
+    if unhealthy := readings.unhealthy(model, pair):
+        flags.append(f"unhealthy runs: {unhealthy}")
     if waiting := max(readings.left_out(model, point) for point in points):
         flags.append(f"interim, unfinished blocks: {waiting}")
     return tuple(flags)

@@ -258,7 +258,7 @@ def _resolved(
         "correction": study.correction,
         "exclusions": sorted(study.exclusions),
         "threads": study.threads,
-        **study.model_dump(mode="json", include={"device"}),  # not there at its default
+        **study.model_dump(mode="json", include={"device", "health"}),  # not there at their defaults
     }
 
 

@@ -83,7 +83,7 @@ class Plan:
             **{name: resolved[name] for name in (*same, "charged", "budgets", "seeds", "claims")},
             **{
                 name: resolved[name]
-                for name in ("training", "task", "evaluate", "threads", "device", "sweep")
+                for name in ("training", "task", "evaluate", "threads", "device", "sweep", "health")
                 if name in resolved
             },
             "study_hash": self.loaded.hash,

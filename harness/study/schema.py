@@ -180,6 +180,19 @@ class Budget(Spec):
         return self.model_dump(exclude_none=True, exclude={"sweep"})
 
 
+class HealthSpec(Spec):
+    """Gates: a run whose signals pass them is flagged wherever it is counted. Each is the most that a mean may be."""
+
+    clipped_share: Annotated[float, Field(ge=0, le=1)] | None = None
+    """Rollouts that met the length limit, of an update's."""
+    zero_variance_share: Annotated[float, Field(ge=0, le=1)] | None = None
+    """Groups whose outcomes are all alike, of an update's."""
+    verifier_errors: Annotated[float, Field(ge=0)] | None = None
+    """Gradings in which the verifier raised, per update."""
+    window_updates: Positive = 10
+    """Updates in a row that a mean is over."""
+
+
 class ClaimSpec(Spec):
     """A hypothesis: what is claimed in words, and in the grammar of claims.py."""
 
@@ -319,6 +332,8 @@ class Study(Spec):
     """The only reasons for which a run may be left out or done again."""
     threads: Annotated[int, Field(gt=0, le=1024)] = 1
     """CPU threads of each run; part of what determines its result."""
+    health: HealthSpec | None = added_later(None)
+    """Gates of runs' health; none unless given."""
     device: Device = added_later("cpu")
     """What each run computes on: `cpu`, or `cuda`, one GPU to itself. Budgets in gpu_hours need `cuda`."""
 

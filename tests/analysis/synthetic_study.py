@@ -95,6 +95,14 @@ class SyntheticStudy:
     def spend(self, cell: str, kind: str, tokens: int, lost: str | None = None) -> None:
         self.add("ledger", cell, 0, 0, lost is None, lost, 1, kind, 1, tokens, 0, 0, 2.0 * tokens, 3600.0, 1800.0)
 
+    def signal(self, cell: str, clipped: list[float], variance: float = 0.0, errors: int = 0) -> None:
+        """Updates with these shares of clipped rollouts."""
+        for update, share in enumerate(clipped, 1):
+            self.add(
+                "updates", cell, 0, update, True, update, 0, 0.0, 0.0, 0.0, 1e-3, 0.0, 1.0, 0.5, share,
+                variance, errors, 10, "{}", False,
+            )  # fmt: skip
+
     def fill(self, accuracy: Callable[[str, str, int, str, float], float]) -> SyntheticStudy:
         """Every cell completed, with `accuracy(model, arm, seed, currency, amount)` at every milestone."""
         for model in self.models:

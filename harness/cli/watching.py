@@ -12,6 +12,7 @@ from harness.cli.options import CellId, Json, Runs, StudyFile, load, plain, prin
 
 if TYPE_CHECKING:
     from harness.launch.overview import Overview
+    from harness.study.load import LoadedStudy
 
 
 def status(
@@ -21,11 +22,17 @@ def status(
     as_json: Json = False,
 ) -> None:
     """Show where each cell of a study stands, why failed ones failed, and when it may all be done."""
-    told = _overview(study, runs)
+    from harness.launch.overview import books_of
+    from harness.study.plan import make_plan
+
+    loaded = load(study)
+    told = _overview(loaded, runs)
     if as_json:
         print_json({**plain(told), "counts": told.counts(), "spent": told.spent()})
         return
     print("\n".join(_lines(told, cells)))
+    if loaded.cap is not None:
+        print(f"  {books_of(loaded.cap, make_plan(loaded).cells, told, runs_folder(runs))}")
 
 
 def watch(
@@ -38,11 +45,11 @@ def watch(
     from harness.launch.progress import make_display
     from harness.train.lease import lease_state
 
-    folder = runs_folder(runs)
+    folder, loaded = runs_folder(runs), load(study)
     before: dict[str, str] = {}
     with make_display(silent=as_json) as display:
         while True:
-            told = _overview(study, runs)
+            told = _overview(loaded, runs)
             for cell in told.cells:
                 if before and before[cell.cell] != cell.status:
                     if cell.status == "running":
@@ -119,13 +126,13 @@ def _both(attempts: list[dict[str, Any]], launches: list[dict[str, Any]]) -> dic
     return {"attempts": attempts, "launches": launches}
 
 
-def _overview(study: Path, runs: Path | None) -> Overview:
+def _overview(loaded: LoadedStudy, runs: Path | None) -> Overview:
     from harness.launch.backend import default_workers
     from harness.launch.overview import overview
     from harness.store.durations import mean_seconds_by_arm
     from harness.study.plan import make_plan
 
-    folder, loaded = runs_folder(runs), load(study)
+    folder = runs_folder(runs)
     known = mean_seconds_by_arm(folder, loaded.name)
     at_once = default_workers(loaded.study.threads)
     return overview(loaded.name, make_plan(loaded).cells, folder, known, at_once)

@@ -11,9 +11,12 @@ from dataclasses import dataclass
 from harness.compute.kinds import CURRENCIES
 from harness.launch.loop import alike
 from harness.launch.progress import RunningCell, Snapshot
+from harness.launch.reservations import Reservations
+from harness.launch.spending import cost_of
 from harness.launch.states import STATUSES, Status, cell_state
 from harness.launch.tails import Progress
 from harness.layout import CellFolder, RunsFolder
+from harness.study.caps import SweepCap
 from harness.study.cell import Cell
 
 
@@ -84,6 +87,20 @@ class Overview:
             running=[RunningCell(cell.label, cell.updates, cell.fraction) for cell in self.having("running")],
             left_seconds=self.left_seconds,
         )
+
+
+def books_of(cap: SweepCap, cells: Sequence[Cell], told: Overview, runs: RunsFolder) -> Reservations:
+    """What is spent and reserved of a sweep's cap, as a sweep would find it now; reads the cells' logs."""
+    books = Reservations(cap, cells)
+    for cell, view in zip(cells, told.cells, strict=True):
+        folder = CellFolder(runs.cell(cell.id))
+        begun = bool(folder.attempt_numbers())
+        if begun:
+            crashes, spent = cost_of(folder, cell.content["charged"], int(cell.content.get("device") == "cuda"))
+            books.book(cell.id, crashes, spent, settled=view.status in ("done", "failed"))
+        if begun or view.status == "running":
+            books.reopen(cell.block)
+    return books
 
 
 def overview(

@@ -8,13 +8,27 @@ path that leads to the weights is within the ceiling, and so is what each crash 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from harness.study.caps import SweepCap
 from harness.study.milestones import amount_text
 
 Amounts = Mapping[str, float]
+
+
+class Planned(Protocol):
+    """What the books need to know of a cell."""
+
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def block(self) -> int: ...
+
+    @property
+    def arm(self) -> str: ...
 
 
 @dataclass
@@ -29,12 +43,15 @@ class _Account:
 
 
 class Reservations:
-    """The books of one sweep. `blocks`: of each, its cells as (id, arm)."""
+    """The books of one sweep of `cells`."""
 
-    def __init__(self, cap: SweepCap, blocks: Mapping[int, Sequence[tuple[str, str]]]):
+    def __init__(self, cap: SweepCap, cells: Iterable[Planned]):
         self.cap = cap
-        self._blocks = {block: [cell for cell, _ in cells] for block, cells in blocks.items()}
-        self._accounts = {cell: _Account(arm) for cells in blocks.values() for cell, arm in cells}
+        self._blocks: dict[int, list[str]] = {}
+        self._accounts: dict[str, _Account] = {}
+        for cell in cells:
+            self._blocks.setdefault(cell.block, []).append(cell.id)
+            self._accounts[cell.id] = _Account(cell.arm)
         self._open: set[int] = set()
 
     def book(self, cell: str, crashes: int, spent: Amounts, *, settled: bool) -> None:

@@ -115,7 +115,7 @@ def sweep(
             def warn(code: str, message: str) -> None:
                 log.append("warning", {"code": code, "message": message})
 
-            books = _books(plan)
+            books = None if plan.cap is None else Reservations(plan.cap, plan.cells)
             loop = Loop(plan.study, runs, backend, options, facts, code_hash, display, warn, books)
             loop.admit(plan.cells)
             log.append("sweep_started", {"study": plan.study, **asdict(facts), "plan": plan.record()})
@@ -131,16 +131,6 @@ def sweep(
         with _writable(lock_path):
             log.append("sweep_finished", {"study": plan.study, **counts})
     return result
-
-
-def _books(plan: Planned) -> Reservations | None:
-    """The books of the sweep's cap, where it has one."""
-    if plan.cap is None:
-        return None
-    blocks: dict[int, list[tuple[str, str]]] = {}
-    for cell in plan.cells:
-        blocks.setdefault(cell.block, []).append((cell.id, cell.arm))
-    return Reservations(plan.cap, blocks)
 
 
 def _result(study: str, loop: Loop) -> SweepResult:

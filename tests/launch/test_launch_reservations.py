@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,13 @@ from harness.study.load import load_study
 SWEEPS = 3_000
 
 
+@dataclass(frozen=True)
+class Planned:
+    id: str
+    block: int
+    arm: str
+
+
 def random_sweep(draw: random.Random) -> tuple[int, int]:  # noqa: PLR0915 - one story, told in one go
     """Plays a sweep to its end: random costs, crashes, interruptions, order. Returns blocks done, and blocks."""
     arms, blocks, retries = draw.randrange(1, 5), draw.randrange(1, 8), draw.randrange(0, 4)
@@ -28,7 +36,7 @@ def random_sweep(draw: random.Random) -> tuple[int, int]:  # noqa: PLR0915 - one
     per_arm = {"generated_tokens": draw.uniform(0.05, 1.2) * whole / arms} if not total or draw.random() < 0.5 else {}
     cap = SweepCap(total, per_arm, {"generated_tokens": ceiling}, {"generated_tokens": step}, retries)
     cells = {block: [(f"{block}-{arm}", f"a{arm}") for arm in range(arms)] for block in range(blocks)}
-    books = Reservations(cap, cells)
+    books = Reservations(cap, [Planned(cell, block, arm) for block, row in cells.items() for cell, arm in row])
     state = {
         cell: {"path": 0.0, "lost": 0.0, "crashes": 0, "settled": False} for row in cells.values() for cell, _ in row
     }
@@ -103,7 +111,7 @@ def test_spent_and_reserved_never_exceed_the_cap_and_blocks_are_run_whole() -> N
 
 def test_a_block_that_does_not_fit_is_not_opened_until_others_cost_less_than_reserved() -> None:
     cap = SweepCap({"generated_tokens": 300}, {}, {"generated_tokens": 100}, {"generated_tokens": 0}, 1)
-    books = Reservations(cap, {0: [("x", "a")], 1: [("y", "a")]})
+    books = Reservations(cap, [Planned("x", 0, "a"), Planned("y", 1, "a")])
     assert books.may_launch(0) and not books.may_launch(1)
     books.book("x", 0, {"generated_tokens": 60}, settled=True)
     assert books.may_launch(1)
@@ -132,6 +140,8 @@ def test_a_capped_sweep_ends_between_blocks(tmp_path: Path) -> None:
     assert "4 done, 4 to do" in again.out, "repeating it finds no more room"
     told = isobudget("leaderboard", FLIP.study, "--runs", runs.root).out
     assert "2 of 4 blocks are not finished and count for no arm" in told
+    told = isobudget("status", file, "--runs", runs.root).out
+    assert f"capped at 10_000 generated_tokens: {spent:.3g} spent, 0 reserved" in told
     plan = isobudget("plan", file, "--runs", runs.root).out
     assert "capped at 10_000 generated_tokens" in plan and "a run ends beyond 2_000 generated_tokens" in plan
 

@@ -169,7 +169,8 @@ def _row(cells: Sequence[str]) -> str:
 
 
 def _cell(text: str) -> str:
-    text = text.replace("\\", "\\\\").replace("|", "\\|").replace("*", "\\*").replace("\n", " ")
+    text = text.replace("\\", "\\\\").replace("|", "\\|").replace("*", "\\*")
+    text = re.sub(r"\r\n|\r|\n", " ", text)
     return re.sub(r"<(?=[A-Za-z/!])", r"\<", text)  # what would be taken for HTML
 
 
@@ -183,11 +184,15 @@ def _csv(result: Result) -> str:
     }
     rows = [{**common, **record} for record in result.records()]
     columns = list(dict.fromkeys(name for row in rows for name in row)) or list(common)
+    cells = [["" if _missing(value := row.get(name)) else value for name in columns] for row in rows]
+    return _csv_line(columns) + "".join(map(_csv_line, cells))
+
+
+def _csv_line(cells: Sequence[Any]) -> str:
+    """One record. Written with both characters of a line end, since only cells that hold one of those are quoted."""
     out = io.StringIO()
-    writer = csv.DictWriter(out, columns, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows({name: "" if _missing(value) else value for name, value in row.items()} for row in rows)
-    return out.getvalue()
+    csv.writer(out, lineterminator="\r\n").writerow(cells)
+    return out.getvalue().removesuffix("\r\n") + "\n"
 
 
 def _json(result: Result) -> str:

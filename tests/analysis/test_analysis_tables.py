@@ -62,6 +62,37 @@ def test_arm_names_survive_every_format(awkward: Snapshot) -> None:
     assert {row["arm"] for row in json.loads(render(board, "json"))["rows"]} == set(awkward.arm_names)
 
 
+@dataclass(frozen=True)
+class Text:
+    """A result of one table with this text in its only row."""
+
+    text: str
+
+    @property
+    def heading(self) -> Heading:
+        return Heading("s", "", "confirmatory", "", ("rollout",), None)
+
+    def tables(self) -> list[Table]:
+        return [Table("table", ("text",), ((self.text,),))]
+
+    def records(self) -> list[dict[str, Any]]:
+        return [{"text": self.text}]
+
+    def to_json(self) -> dict[str, Any]:
+        return {"text": self.text}
+
+
+@pytest.mark.parametrize("text", ["a\rb", "a\r\nb", "a\nb", 'a,"b"', " a ", "a\\|b"])
+def test_a_cell_of_csv_is_read_as_it_was_whatever_ends_its_lines(text: str) -> None:
+    header, row = csv.reader(io.StringIO(render(Text(text), "csv"), newline=""))
+    assert dict(zip(header, row, strict=True))["text"] == text
+
+
+@pytest.mark.parametrize("end", ["\r", "\n", "\r\n"])
+def test_a_cell_of_markdown_stays_on_its_line(end: str) -> None:
+    assert "| a b |\n" in render(Text(f"a{end}b"), "markdown")
+
+
 def test_markdown_rows_all_have_the_columns_of_their_header(awkward: Snapshot) -> None:
     widths: list[int] = []
     for line in render(leaderboard(awkward), "markdown").splitlines():

@@ -12,7 +12,7 @@ import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from harness.launch.json_files import read_json, write_json
+from harness.launch.json_files import read_json, read_record, write_json
 from harness.layout import CellFolder
 from harness.train.processes import Process
 from harness.train.scheduler import queue
@@ -70,8 +70,7 @@ class Job:
 
     def order(self) -> Order | None:
         """What it runs; None when the launcher died before saying."""
-        found = read_json(self.path / "job.json")
-        return Order(**found) if found else None
+        return read_record(self.path / "job.json", Order)
 
     def record_supervisor(self, supervisor: Process) -> None:
         write_json(self.path / "supervisor.json", asdict(supervisor))
@@ -81,8 +80,7 @@ class Job:
 
     def worker(self) -> Process | None:
         """The worker's process; None before it started."""
-        found = read_json(self.path / "worker.json")
-        return Process(**found) if found else None
+        return read_record(self.path / "worker.json", Process)
 
     def under_way(self) -> bool:
         """Whether its worker, or what is about to start it, runs on this machine or is in a scheduler's hands.
@@ -94,9 +92,8 @@ class Job:
         slurm_job = self.queued().get("job")
         if slurm_job is not None:
             return queue().alive(slurm_job, self.submitted())
-        found = (read_json(self.path / f"{who}.json") for who in ("worker", "supervisor"))
-        processes = [Process(**process) for process in found if process]
-        return any(process.here and process.alive() for process in processes)
+        found = (read_record(self.path / f"{who}.json", Process) for who in ("worker", "supervisor"))
+        return any(process.here and process.alive() for process in found if process is not None)
 
     def record_scheduler(self, job: str, submitted: float, script: str = "") -> None:
         """`job`: its name in the scheduler's queue, empty before it has one; `script`: what was submitted."""

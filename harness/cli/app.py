@@ -15,6 +15,7 @@ from typer.exceptions import TyperException
 
 from analysis.errors import AnalysisError
 from harness.cli.care import cancel, reap, retry
+from harness.cli.complaints import problem_of
 from harness.cli.judgement import curves, flips, leaderboard, verdicts
 from harness.cli.records import collect, samples
 from harness.cli.studies import check, lock, plan
@@ -66,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except InputError as error:
         code = _refused(*error.problems)
     except TyperException as error:  # an option or argument that cannot be
-        code = _refused(*filter(None, [error.format_message()]))
+        code = _refused(*filter(None, [problem_of(error)]))
     except OSError as error:  # a full disk, a file where a folder is due
         code = _refused(f"{error.filename}: {error.strerror}" if error.filename else error)
     except (AnalysisError, EventLogError) as error:

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from harness.errors import InputError, brief
 from harness.layout import RunsFolder
 
 if TYPE_CHECKING:
     from harness.study.load import LoadedStudy
+
+
+STUDIES: Final = Path("preregistrations")
+"""Where studies usually lie, seen from where commands are usually given."""
 
 
 class Format(StrEnum):
@@ -39,10 +45,18 @@ TableFormat = Annotated[Format, typer.Option("--format", help="How to print.")]
 def load(path: Path) -> LoadedStudy:
     from harness.study.load import load_study
 
+    if path.suffix not in (".yaml", ".yml") and not os.path.exists(path):  # noqa: PTH110 - also of names too long
+        raise InputError("no such file", _file_of(str(path)), brief(str(path)))
     loaded = load_study(path)
     for warning in loaded.warnings:
         print(f"warning: {warning}", file=sys.stderr)
     return loaded
+
+
+def _file_of(name: str) -> str:
+    """What to give instead of a study's name. No path is made of the name."""
+    files = {file.stem: file for file in sorted(STUDIES.glob("*.yaml"))}
+    return f"the study's file: {files[name]}" if name in files else "the path of a study file (YAML)"
 
 
 def runs_folder(runs: Path | None) -> RunsFolder:

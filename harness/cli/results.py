@@ -45,7 +45,8 @@ def report(folder: RunsFolder, study: str) -> None:
 def print_result(result: Result, fmt: Format, as_json: bool) -> None:
     from analysis.tables import render
 
-    print(render(result, Format.JSON if as_json else fmt))
+    fmt = Format.JSON if as_json else fmt
+    print(render(result, fmt), end="\n" if fmt is Format.TERMINAL else "")  # an empty line would be a record of CSV
 
 
 def gathered(runs: Path | None, study: str, command: str) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Final
 
 from analysis.tables import Heading, Table
 from harness.compute.kinds import KINDS
@@ -13,7 +13,10 @@ from harness.layout import CellFolder
 from harness.rollout.sidecar import StoredSample
 from harness.study.cell import Cell
 
-_COLUMNS = ("update", "kind", "problem", "reward", "tokens", "finish", "prompt", "completion")
+_ESCAPES: Final = {code: repr(chr(code))[1:-1] for code in (*range(0x20), *range(0x7F, 0xA0)) if code != ord("\t")}
+"""Control characters as Python writes them: what a policy sampled must not steer a terminal or end a row."""
+
+_COLUMNS: Final = ("update", "kind", "problem", "reward", "tokens", "finish", "prompt", "completion")
 
 
 @dataclass(frozen=True)
@@ -27,11 +30,12 @@ class SampleList:
     def of(cls, folder: CellFolder, samples: Sequence[StoredSample]) -> SampleList:
         """The samples under the promise that the cell's newest attempt was launched with."""
         cell = Cell.read(folder.spec)
-        started = read_attempts(folder.path)[-1].events[0].payload
+        attempts = read_attempts(folder.path)
+        started = attempts[-1].events[0].payload if attempts else {"mode": "not begun"}
         charged = tuple(cell.content["charged"])
         heading = Heading(
             study=cell.study,
-            title=f"Samples of {cell.model}/{cell.arm}/{cell.seed} ({cell.id})",
+            title=f"{cell.model}/{cell.arm}/{cell.seed} ({cell.id})",
             mode=started.get("mode", "exploratory"),
             mode_reason=started.get("mode_reason", ""),
             charged=charged,
@@ -56,13 +60,13 @@ class SampleList:
         return {"heading": asdict(self.heading), "samples": rows}
 
     def tables(self) -> list[Table]:
-        """One table, line ends within texts written as ``\\n``."""
+        """One table, line ends within texts and other control characters written out."""
         rows = tuple(tuple(map(_visible, _cells(sample))) for sample in self.samples)
         retraced = any(not sample.surviving for sample in self.samples)
         notes = (
             ("Retraced: done again after a crash, so not on the path to the analysed weights.",) if retraced else ()
         )
-        return [Table(self.heading.title, _COLUMNS, rows, notes)]
+        return [Table("Samples", _COLUMNS, rows, notes)]
 
     def lines(self) -> list[str]:
         """For the terminal: a line on each sample, and its whole text below it."""
@@ -70,7 +74,7 @@ class SampleList:
         for sample in self.samples:
             update, kind, problem, reward, tokens, finish, prompt, completion = _cells(sample)
             place = f"update {update}  {kind}  problem {problem}"
-            told += [f"{place}  reward {reward}  {tokens} tokens, {finish}", f"  {prompt}{completion}"]
+            told += [f"{place}  reward {reward}  {tokens} tokens, {finish}", _as_lines(prompt + completion)]
         return told or ["no samples recorded"]
 
 
@@ -96,4 +100,9 @@ def _cells(sample: StoredSample) -> tuple[str, ...]:
 
 
 def _visible(text: str) -> str:
-    return text.replace("\n", "\\n")
+    return text.translate(_ESCAPES)
+
+
+def _as_lines(text: str) -> str:
+    """Its line ends as they are, anything else that steers a terminal made visible."""
+    return "  " + "\n".join(map(_visible, text.split("\n")))

@@ -60,6 +60,8 @@ def plan(
         blocks.setdefault(cell.block, []).append(cell)
     print(f"{loaded.name} ({loaded.hash[:12]}): {len(blocks)} blocks, {len(planned.cells)} cells")
     print(f"each cell ends when all of this is used up: {spelled(loaded.budgets)}")
+    if loaded.study.device == "cuda":
+        print("each cell has a GPU to itself")
     if loaded.cap is not None:
         cells_of_block = len(next(iter(blocks.values())))
         most = {name: cells_of_block * amount for name, amount in loaded.cap.most().items()}

@@ -76,6 +76,7 @@ def sweep(
     slurm = SlurmOptions(partition, account, time_limit, max_parallel, sbatch_options(sbatch or []))
     wanted = Wanted(loaded.study.threads, loaded.study.device, workers, slurm)
     hook = command_of(on_finish) if on_finish is not None else None
+    place = make_backend("inline" if inline else backend, folder, wanted)  # refused here, and not in a detached log
     if detach:
         pid, log = in_the_background(folder, loaded.name)
         if as_json:
@@ -90,7 +91,7 @@ def sweep(
     result = run_sweep(
         make_plan(loaded),
         folder,
-        make_backend("inline" if inline else backend, folder, wanted),
+        place,
         SweepOptions(retry_failed, stop_on_failure, allow_code_change),
         facts=facts,
         code_hash=code_hash,

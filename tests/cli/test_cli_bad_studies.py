@@ -148,6 +148,25 @@ def test_a_model_folder_that_is_not_whole_is_refused(part: str | None, told: str
     assert told in line and str(folder) in line
 
 
+@pytest.mark.parametrize("command", ["check", "plan", "status", "watch", "sweep"])
+def test_a_study_s_name_where_a_file_is_due_brings_the_file_to_give(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_study(tmp_path, {"study": "mine"})
+    monkeypatch.chdir(tmp_path)
+    for given, right in [
+        ("mine", "the study's file: preregistrations/mine.yaml"),
+        ("yours", "the path of a study file (YAML)"),
+        ("../mine", "the path of a study file (YAML)"),
+    ]:
+        ran = isobudget(command, given)
+        assert_refused(ran)
+        assert ran.complaints() == [f"isobudget: {given}: no such file; {right}"]
+    ran = isobudget(command, "n" * 5_000)
+    assert_refused(ran)
+    assert len(ran.complaints()) == 1 and len(ran.err) < 300
+
+
 def test_a_file_that_is_not_there_or_not_yaml_is_one_line(tmp_path: Path) -> None:
     for command in COMMANDS:
         ran = isobudget(command, tmp_path / "nowhere.yaml")

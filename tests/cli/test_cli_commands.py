@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -17,7 +18,7 @@ from typer.main import get_command
 
 from harness.cli.app import app
 from harness.events.writer import EventWriter
-from harness.layout import RunsFolder
+from harness.layout import CellFolder, RunsFolder
 from harness.rollout.sidecar import SampleRecord, TokenSidecar
 
 COMMANDS = sorted(get_command(app).commands)  # type: ignore[attr-defined]
@@ -160,15 +161,20 @@ def test_samples_come_as_csv_and_markdown_with_the_same_rows(swept_flip: Swept) 
     assert "charged: " in markdown
 
 
-def test_texts_survive_every_format(tmp_path: Path) -> None:
-    text = 'a,b "c"\n<b>|*d*\\e'
+def cell_that_sampled(text: str, folder: Path) -> CellFolder:
+    """A cell of the runs folder `folder` that sampled `text` once, from a prompt that is the same."""
     sample = SampleRecord("rollout", 1, 0, 2, (5,), (6, 7), "stop", text, text, 0.5)
-    runs = RunsFolder(tmp_path)
-    cell = write_cell(runs, scripted_content({"updates": 1}))
+    cell = write_cell(RunsFolder(folder), scripted_content({"updates": 1}))
     part = TokenSidecar(cell.tokens(1)).write_part(1, [sample])
     with EventWriter(cell.events(1)) as log:
         log.append("attempt_started", {"cell": cell.path.name, "attempt": 1, "resumed_from": None})
         log.append("ledger", {"update": 1, "rows": {}, "part": part}, {"rows": {}, "charge": {}})
+    return cell
+
+
+def test_texts_survive_every_format(tmp_path: Path) -> None:
+    text = 'a,b "c"\n<b>|*d*\\e'
+    cell = cell_that_sampled(text, tmp_path)
     asked = ("samples", cell.path.name, "--runs", tmp_path)
     (row,) = csv.DictReader(io.StringIO(isobudget(*asked, "--format", "csv").out, newline=""))
     assert (row["prompt"], row["completion"], row["reward"]) == (text, text, "0.5")
@@ -180,21 +186,74 @@ def test_texts_survive_every_format(tmp_path: Path) -> None:
     assert f"  {text}{text}" in isobudget(*asked).out
 
 
+@pytest.mark.parametrize("end", ["\r", "\r\n", "\n\n", "\x1b[2J", "\x9b2J", "\0"])
+def test_control_characters_survive_where_programs_read_and_steer_nothing_where_people_do(
+    end: str, tmp_path: Path
+) -> None:
+    text = f"a{end}b"
+    cell = cell_that_sampled(text, tmp_path)
+    asked = ("samples", cell.path.name, "--runs", tmp_path)
+    rows = list(csv.reader(io.StringIO(isobudget(*asked, "--format", "csv").out, newline="")))
+    assert [len(row) for row in rows] == [len(rows[0])] * 2
+    assert dict(zip(*rows, strict=True))["completion"] == text
+    assert isobudget(*asked, "--format", "json").json()["samples"][0]["completion"] == text
+    (line,) = re.findall("^[|] 1 .*$", isobudget(*asked, "--format", "markdown").out, re.MULTILINE)
+    assert not re.search(r"[\x00-\x1f\x7f-\x9f]", line)
+    assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]", isobudget(*asked).out)
+
+
+def test_what_was_retraced_is_marked_in_every_format(tmp_path: Path) -> None:
+    """The second attempt starts afresh, so nothing of the first one led to the weights."""
+    cell = cell_that_sampled("text", tmp_path)
+    with EventWriter(cell.events(2)) as log:
+        log.append("attempt_started", {"cell": cell.path.name, "attempt": 2, "resumed_from": None})
+    asked = ("samples", cell.path.name, "--runs", tmp_path)
+    (row,) = csv.DictReader(io.StringIO(isobudget(*asked, "--format", "csv").out))
+    assert row["retraced"] == "True"
+    assert [shown["retraced"] for shown in isobudget(*asked, "--json").json()["samples"]] == [True]
+    assert "| rollout (retraced) |" in isobudget(*asked, "--format", "markdown").out
+    assert "rollout (retraced)" in isobudget(*asked).out
+
+
+@pytest.mark.parametrize("fmt", ["terminal", "markdown", "csv", "json"])
+def test_a_cell_that_has_not_begun_has_no_samples_in_any_format(fmt: str, tmp_path: Path) -> None:
+    cell = write_cell(RunsFolder(tmp_path), scripted_content({"updates": 1}))
+    ran = isobudget("samples", cell.path.name, "--runs", tmp_path, "--format", fmt)
+    assert (ran.code, ran.err) == (0, "")
+    if fmt == "json":
+        assert ran.json()["samples"] == []
+        assert ran.json()["heading"]["mode"] == "not begun"
+    assert ran.out.strip() and "rollout |" not in ran.out
+
+
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["sweep", "x.yaml", "--workers", "0"], "--workers"),
-        (["leaderboard", "x", "--format", "nope"], "'nope' is not one of 'terminal', 'markdown', 'csv', 'json'"),
-        (["nope"], "No such command 'nope'"),
-        (["plan"], "Missing argument 'study'"),
-        (["plan", "x.yaml", "--rnus", "y"], "--rnus"),
+        (["sweep", "x.yaml", "--workers", "0"], "--workers: found 0; 1 or more"),
+        (["sweep", "x.yaml", "--workers", "two"], "--workers: found two; a whole number"),
+        (["samples", "x", "--update", "1.5"], "--update: found 1.5; a whole number"),
+        (["watch", "x.yaml", "--every", "0"], "--every: found 0; 0.1 or more"),
+        (
+            ["leaderboard", "x", "--format", "nope"],
+            "--format: found nope; one of 'terminal', 'markdown', 'csv', 'json'",
+        ),
+        (["nope"], "No such command 'nope'; `isobudget --help` shows what it takes"),
+        (["plan"], "Missing argument 'study'; `isobudget plan --help` shows what it takes"),
+        (["plan", "x.yaml", "y.yaml"], "Got unexpected extra argument(s) (y.yaml); `isobudget plan --help`"),
+        (["plan", "x.yaml", "--rnus", "y"], "No such option: --rnus (Possible options: --runs); `isobudget plan"),
     ],
 )
 def test_an_option_that_cannot_be_is_one_line_and_exit_code_two(arguments: list[str], told: str) -> None:
     ran = isobudget(*arguments)
     assert (ran.code, ran.out) == (2, "")
     (line,) = ran.complaints()
-    assert line.startswith("isobudget: ") and told in line
+    assert line.startswith(f"isobudget: {told}")
+
+
+def test_without_a_command_there_is_help_and_no_complaint() -> None:
+    ran = isobudget()
+    assert "Usage: isobudget" in ran.out
+    assert ran.err == ""
 
 
 def test_the_figure_is_written_in_each_form(swept_flip: Swept, tmp_path: Path) -> None:

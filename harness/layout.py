@@ -91,6 +91,11 @@ class RunsFolder:
         return self.root / "store" / "snapshot.duckdb"
 
     @property
+    def quarantine(self) -> Path:
+        """The logs that the collector does not trust, for those who never open the store."""
+        return self.root / "store" / "quarantine.json"
+
+    @property
     def collector_lock(self) -> Path:
         return self.root / "store" / "collector.lock"
 

@@ -122,7 +122,15 @@ PAYLOAD: Final[dict[str, dict[str, Check]]] = {
 }
 """Required fields by kind; of kinds that are not here nothing is required."""
 
+OPTIONAL: Final[dict[str, dict[str, Check]]] = {
+    "attempt_started": {"earlier_out_of_memory": _truth},
+    "finished": {"fault": _or_null(_text)},
+}
+"""Fields that tables are made of where they are given."""
+
 MEASURED: Final[dict[str, dict[str, Check]]] = {
+    "attempt_started": {"charge": _hours, "heartbeat_seconds": _or_null(_number)},
+    "heartbeat": {"charge": _hours},
     "ledger": {"rows": _each(_fields({}, _seconds)), "charge": _hours},
     "update": {"charge": _hours},
     "evaluation": {"milestones": _milestones, "charge": _hours, **_seconds},
@@ -139,6 +147,9 @@ def complaint(event: Event) -> str | None:
         if name not in event.payload:
             return f"`{event.kind}` has no `{name}`"
         if not check(event.payload[name]):
+            return f"`{name}` of `{event.kind}` is not what the schema says"
+    for name, check in OPTIONAL.get(event.kind, {}).items():
+        if name in event.payload and not check(event.payload[name]):
             return f"`{name}` of `{event.kind}` is not what the schema says"
     for name, check in MEASURED.get(event.kind, {}).items():
         if name in event.measured and not check(event.measured[name]):

@@ -8,16 +8,19 @@ resumed from it keeps those and no later ones. What an attempt did beyond is los
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal
 
 from harness.events.reader import read_events
-from harness.events.schema import HISTORY_KINDS, Event, EventLogError
+from harness.events.schema import CHARGE_KINDS, HISTORY_KINDS, Event, EventLogError
 
 Totals = dict[str, dict[str, float]]
 """Kind of work -> {samples, generated_tokens, ..., wall_seconds, cpu_seconds}, summed."""
+
+Hours = dict[str, float]
+"""gpu_hours and cpu_hours of training phases; empty where no clock told."""
 
 Fault = Literal["self", "infrastructure"]
 
@@ -65,8 +68,19 @@ class AttemptLog:
 
     def status(self) -> str | None:
         """completed | failed | interrupted; None without a `finished` event."""
-        status: str | None = self.events[-1].payload["status"] if self.events[-1].kind == "finished" else None
+        status: str | None = self._ending().get("status")
         return status
+
+    def crashed(self, newest: int) -> bool:
+        """Whether it failed, or ended without a word; the `newest` attempt may be at work."""
+        return self.status() == "failed" or (self.status() is None and self.number != newest)
+
+    def fault(self, out_of_memory: bool) -> Fault:
+        """Whose fault its end was (see `fault_of`)."""
+        return fault_of(self.status(), self._ending().get("fault"), out_of_memory)
+
+    def _ending(self) -> dict[str, Any]:
+        return self.events[-1].payload if self.events[-1].kind == "finished" else {}
 
 
 @dataclass
@@ -90,6 +104,8 @@ class FoldedRun:
     """Lost by the infrastructure's fault."""
     spent: Totals = field(default_factory=dict)
     """Algorithmic and retraced together."""
+    spent_hours: Hours = field(default_factory=dict)
+    """Of all attempts; of a killed one up to its last sign of life."""
     crashes: dict[Fault, int] = field(default_factory=lambda: {"self": 0, "infrastructure": 0})
     """Attempts that another one had to follow, or that failed, by whose fault they ended."""
 
@@ -121,9 +137,26 @@ def surviving_segments(attempts: Iterable[Attempt]) -> list[Segment]:
 
 def read_attempts(cell_folder: str | os.PathLike[str]) -> list[AttemptLog]:
     """The attempts under ``<cell>/attempts/<n>/events.jsonl``, ascending; those without an event are left out."""
-    logs = {int(path.parent.name): path for path in Path(cell_folder).glob("attempts/[0-9]*/events.jsonl")}
-    read = [AttemptLog(number, logs[number], read_events(logs[number]).events) for number in sorted(logs)]
-    return [log for log in read if log.events]
+    logs, troubles = sound_attempts(cell_folder)
+    for error in troubles.values():
+        raise error
+    return logs
+
+
+def sound_attempts(cell_folder: str | os.PathLike[str]) -> tuple[list[AttemptLog], dict[int, EventLogError]]:
+    """The same where logs may be damaged: those that can be trusted, and by attempt what is wrong with the others."""
+    paths = {int(path.parent.name): path for path in Path(cell_folder).glob("attempts/[0-9]*/events.jsonl")}
+    logs: list[AttemptLog] = []
+    troubles: dict[int, EventLogError] = {}
+    for number in sorted(paths):
+        try:
+            log = AttemptLog(number, paths[number], read_events(paths[number]).events)
+            if log.events:
+                log.attempt()
+                logs.append(log)
+        except EventLogError as error:
+            troubles[number] = error
+    return logs, troubles
 
 
 def survivors(logs: Sequence[AttemptLog]) -> list[tuple[AttemptLog, Event, bool]]:
@@ -139,58 +172,74 @@ def survivors(logs: Sequence[AttemptLog]) -> list[tuple[AttemptLog, Event, bool]
     ]
 
 
-def fault_of(status: str | None, out_of_memory: bool = False) -> Fault:
+def fault_of(status: str | None, told: str | None = None, out_of_memory: bool = False) -> Fault:
     """Whose fault it was that an attempt ended as it did, should work of it be lost.
 
-    Its own: an error that it told of, or memory that ran out. The infrastructure's: it was asked to stop, or killed.
-    `out_of_memory`: evidence of that, which a killed attempt cannot give; its successor does.
+    Its own: an error that it told of, or memory that ran out. The infrastructure's: it was asked to stop, or killed,
+    or it `told` that the error was not its own: the disk refused. `out_of_memory`: evidence that memory ran out,
+    which a killed attempt cannot give; its successor does.
     """
-    return "self" if status == "failed" or (status is None and out_of_memory) else "infrastructure"
+    if status == "failed":
+        return "infrastructure" if told == "infrastructure" else "self"
+    return "self" if status is None and out_of_memory else "infrastructure"
 
 
-def faults(logs: Sequence[AttemptLog], newest_out_of_memory: bool = False) -> dict[int, Fault]:
-    """By attempt. Evidence about each is told by the next; about the newest, by the caller."""
-    told = [bool(log.events[0].payload.get("earlier_out_of_memory")) for log in logs[1:]]
-    memory = [*told, newest_out_of_memory]
-    return {log.number: fault_of(log.status(), evidence) for log, evidence in zip(logs, memory, strict=False)}
+def faults(logs: Sequence[AttemptLog], out_of_memory: Collection[int] = ()) -> dict[int, Fault]:
+    """By attempt. `out_of_memory`: attempts known to have died of it beside those of which a successor tells."""
+    told = {log.number - 1 for log in logs if log.events[0].payload.get("earlier_out_of_memory")}
+    return {log.number: log.fault(log.number in told or log.number in out_of_memory) for log in logs}
 
 
 def lost_by_own_fault(
-    logs: Sequence[AttemptLog], resumed_from: tuple[int, int] | None, newest_out_of_memory: bool = False
-) -> tuple[Totals, dict[str, float]]:
+    logs: Sequence[AttemptLog], resumed_from: tuple[int, int] | None, out_of_memory: Collection[int] = ()
+) -> tuple[Totals, Hours]:
     """What a new attempt after `logs`, resumed from (attempt, seq), is charged beside what its checkpoint holds.
 
-    Work by kind, and hours by currency.
+    Work by kind, and hours. A ValueError where the path to the checkpoint cannot be followed.
     """
     following = Attempt(max((log.number for log in logs), default=0) + 1, -1, resumed_from)
     path = surviving_segments([*(log.attempt() for log in logs), following])
     kept = {segment.attempt: segment.last_seq for segment in path}
-    guilty = faults(logs, newest_out_of_memory)
+    guilty = faults(logs, out_of_memory)
     work: Totals = {}
-    hours: dict[str, float] = {}
+    hours: Hours = {}
     for log in logs:
-        if guilty[log.number] != "self":
-            continue
-        lost = [event for event in log.events if event.seq > kept.get(log.number, -1)]
-        for event in lost:
-            for kind, row in _work(event).items():
-                _add(work.setdefault(kind, {}), row)
-        _add(hours, _hours_within(log, kept.get(log.number, -1)))
+        if guilty[log.number] == "self":
+            lost = [event for event in log.events if event.seq > kept.get(log.number, -1)]
+            _add_work(work, lost)
+            _add(hours, _hours_within(log, kept.get(log.number, -1)))
     return work, hours
 
 
-def _hours_within(log: AttemptLog, after_seq: int) -> dict[str, float]:
+def spent_work(logs: Iterable[AttemptLog]) -> Totals:
+    """All work of these attempts, by kind."""
+    totals: Totals = {}
+    for log in logs:
+        _add_work(totals, log.events)
+    return totals
+
+
+def spent_hours(logs: Iterable[AttemptLog]) -> Hours:
+    """All hours of these attempts: of each what its clock charged between its first line that tells and its last."""
+    totals: Hours = {}
+    for log in logs:
+        _add(totals, _hours_within(log))
+    return totals
+
+
+def _hours_within(log: AttemptLog, after_seq: int = -1) -> Hours:
     """Hours charged in an attempt after an event of it."""
     charges = [(event.seq, event.measured["charge"]) for event in log.events if _tells_the_charge(event)]
     if not charges:
         return {}
     start = next((charge for seq, charge in reversed(charges) if seq <= after_seq), charges[0][1])
-    return {currency: amount - start[currency] for currency, amount in charges[-1][1].items()}
+    last = {currency: amount for currency, amount in charges[-1][1].items() if amount is not None}
+    return {currency: amount - (start.get(currency) or 0) for currency, amount in last.items()}
 
 
 def _tells_the_charge(event: Event) -> bool:
     """Evaluations tell that of the policy evaluated."""
-    return event.kind != "evaluation" and "charge" in event.measured
+    return event.kind in CHARGE_KINDS and "charge" in event.measured
 
 
 def fold_run(cell_folder: str | os.PathLike[str]) -> FoldedRun:
@@ -208,8 +257,9 @@ def fold_run(cell_folder: str | os.PathLike[str]) -> FoldedRun:
                 _add(totals.setdefault(kind, {}), work)
         if surviving:
             _extend(run, event)
+    run.spent_hours = spent_hours(logs)
     for log in logs:
-        if log.status() == "failed" or (log.status() is None and log is not logs[-1]):
+        if log.crashed(logs[-1].number):
             run.crashes[guilty[log.number]] += 1
     for event in logs[-1].events if logs else ():
         if event.kind == "finished":
@@ -240,6 +290,12 @@ def _work(event: Event) -> Totals:
     for kind, row in measured.items():
         rows.setdefault(kind, {}).update(row)
     return rows
+
+
+def _add_work(totals: Totals, events: Iterable[Event]) -> None:
+    for event in events:
+        for kind, row in _work(event).items():
+            _add(totals.setdefault(kind, {}), row)
 
 
 def _add(totals: dict[str, float], work: dict[str, float]) -> None:

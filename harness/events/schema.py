@@ -14,7 +14,9 @@ Kinds in an attempt's log, with the fields of their payload [and measured values
 
 attempt_started  cell, attempt, study, mode, mode_reason, lock_hash|null, code_commit|null, code_dirty,
                  code_hash, packages {name: version}, device, threads, resumed_from {attempt, seq}|null,
-                 earlier_out_of_memory (optional: the attempt before was killed for want of memory)
+                 cells_at_once|null (optional: of the sweep, on this machine), device_shared|null (optional:
+                 whether these had the device in common),
+                 earlier_out_of_memory (optional: attempt - 1 was killed for want of memory)
                  [charge {gpu_hours, cpu_hours}: what is carried over; heartbeat_seconds: between heartbeats]
 heartbeat        (empty) [charge {gpu_hours, cpu_hours}, generated_tokens: all so far]
 ledger           update (the update this work belongs to; 0 is the warm start), rows {kind: {samples,
@@ -36,7 +38,8 @@ evaluation       updates (of the policy evaluated), pool, charge {generated_toke
 checkpoint       update, name (folder under checkpoints/), attempt, seq (last line it holds the effect of)
 warning          code, message
 finished         status ("completed" | "interrupted" | "failed"), reason, updates, charge {generated_tokens,
-                 flops}, diverged [charge {gpu_hours, cpu_hours}]
+                 flops}, diverged, fault (optional, of a failure: "infrastructure" where it was not the run's own)
+                 [charge {gpu_hours, cpu_hours}]
 
 Kinds in a study's log (runs/studies/<study>/events.jsonl):
 
@@ -75,6 +78,9 @@ STUDY_KINDS: Final = ("study_locked", "sweep_started", "sweep_finished", "warnin
 
 HISTORY_KINDS: Final = ("ledger", "update", "evaluation", "finished")
 """What the deterministic history of a run consists of; the others tell of one process's life."""
+
+CHARGE_KINDS: Final = ("attempt_started", "heartbeat", "ledger", "update", "finished")
+"""Those whose measured `charge` is the clock's at that moment (an evaluation tells of the policy that it scores)."""
 
 
 class EventLogError(Exception):

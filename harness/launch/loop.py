@@ -19,7 +19,7 @@ from harness.launch.options import LaunchFacts, SweepOptions
 from harness.launch.progress import Display, RunningCell, Snapshot
 from harness.launch.reservations import Reservations
 from harness.launch.spending import cost_of
-from harness.launch.states import CellState, cell_state, newest_out_of_memory
+from harness.launch.states import CellState, cell_state, out_of_memory_attempt
 from harness.launch.tails import Progress
 from harness.layout import CellFolder, RunsFolder
 from harness.study.cell import Cell
@@ -233,7 +233,8 @@ class Loop:
         return len(self.ours) + sum(holder is None or holder.process.here for holder in holders)
 
     def _launch(self, entry: Entry) -> None:
-        memory = {"earlier_out_of_memory": True} if newest_out_of_memory(entry.folder) else {}
+        attempt = out_of_memory_attempt(entry.folder)
+        memory = {} if attempt is None else {"out_of_memory_attempt": attempt}
         write_json(entry.folder.launch, {"study": self.study, **asdict(self.facts), **memory})
         self.display.started(entry.label)
         job = self.backend.start(entry.folder, int(entry.cell.content["threads"]), self._code)

@@ -1,6 +1,7 @@
 """What became of a planned cell, from its logs, its lease and its last launch: cheap, and changing nothing.
 
-A cell is done when the last word of its newest attempt is `finished` with status `completed`. A worker writes
+A cell is done when the last word of its newest attempt is `finished` with status `completed`, unless the collector
+has quarantined what led there: it alone reads logs in full, so what it said last stands. A worker writes
 that line last of all, after everything else is on disk, so a worker that fails after its last evaluation, or
 is killed there, leaves a cell that is not done; one that fails after that line has nothing left to lose.
 """
@@ -9,11 +10,14 @@ from __future__ import annotations
 
 import signal
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final, Literal
 
 from harness.errors import InputError
+from harness.events.fold import sound_attempts, surviving_segments
 from harness.events.schema import EventLogError
 from harness.launch.jobs import Job, jobs
+from harness.launch.json_files import read_json
 from harness.launch.tails import last_event
 from harness.layout import CellFolder, RunsFolder
 from harness.train.exit_codes import EXIT_INTERRUPTED, EXIT_LEASE_HELD
@@ -66,18 +70,21 @@ def _state(cell: CellFolder, stale_after_seconds: float) -> CellState:
         except EventLogError as error:
             return CellState("failed", str(error))
         if last is not None and last["kind"] == "finished":
-            return _as_finished(last["payload"], cancelled=job is not None and job.scheduler_state() == CANCELLED)
+            cancelled = job is not None and job.scheduler_state() == CANCELLED
+            return _as_finished(last["payload"], cancelled, _doubt(cell, newest_attempt))
     if job is None:
         return CellState("interrupted", "its worker died") if newest_attempt else CellState("waiting")
     return _as_ended(job, begun=newest_attempt > 0)
 
 
-def newest_out_of_memory(cell: CellFolder) -> bool:
-    """Whether the newest attempt was killed for want of memory, as far as its launch could tell."""
-    job = _newest_that_ran(cell)
-    order = job.order() if job is not None else None
-    began = order is not None and max(cell.attempt_numbers(), default=0) > order.attempts_before
-    return job is not None and began and job.out_of_memory()
+def out_of_memory_attempt(cell: CellFolder) -> int | None:
+    """The newest attempt, if it was killed for want of memory, as far as the launch that began it could tell."""
+    newest = max(cell.attempt_numbers(), default=0)
+    for job in reversed(jobs(cell)):
+        order = job.order()
+        if order is not None and order.attempts_before < newest and job.exit_code() != EXIT_LEASE_HELD:
+            return newest if job.out_of_memory() else None
+    return None
 
 
 def find_cell(runs: RunsFolder, beginning: str) -> CellFolder:
@@ -97,9 +104,29 @@ def _newest_that_ran(cell: CellFolder) -> Job | None:
     return next((job for job in reversed(jobs(cell)) if job.exit_code() != EXIT_LEASE_HELD), None)
 
 
-def _as_finished(payload: dict[str, object], cancelled: bool) -> CellState:
+def _doubt(cell: CellFolder, newest_attempt: int) -> str:
+    """Why no table believes the run, as of the last collection: a log on its path is quarantined. Else empty."""
+    runs = RunsFolder(cell.path.parent.parent)
+    reasons = {
+        int(Path(path).parent.name): f"{path} is quarantined: {reason}"
+        for path, reason in (read_json(runs.quarantine) or {}).items()
+        if path.startswith(f"cells/{cell.path.name}/attempts/")
+    }
+    if not reasons or newest_attempt in reasons:
+        return reasons.get(newest_attempt, "")
+    sound = [log for log in sound_attempts(cell.path)[0] if log.number not in reasons]
+    try:
+        surviving_segments(log.attempt() for log in sound)
+    except ValueError as error:
+        return "; ".join([str(error), *reasons.values()])
+    return ""
+
+
+def _as_finished(payload: dict[str, object], cancelled: bool, doubt: str) -> CellState:
     reason = str(payload.get("reason") or "")
     match payload.get("status"):
+        case "completed" if doubt:
+            return CellState("failed", doubt)
         case "completed":
             return CellState("done")
         case "interrupted" if cancelled:

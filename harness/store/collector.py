@@ -7,6 +7,7 @@ leaves no row behind; the others go on. The database is a cache: deleted or dama
 from __future__ import annotations
 
 import hashlib
+import json
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
@@ -162,6 +163,7 @@ def _read_logs(runs: RunsFolder, store: duckdb.DuckDBPyConnection, report: Colle
             report.events += _store_batch(store, batch)
             batch, batch_events = [], 0
     report.events += _store_batch(store, batch)
+    _tell_quarantine(runs, report.quarantined)
 
 
 def _files_on_disk(runs: RunsFolder) -> Iterator[_File]:
@@ -249,6 +251,19 @@ def _store_batch(store: duckdb.DuckDBPyConnection, batch: list[tuple[_File, list
     store.execute("INSERT OR REPLACE INTO files BY NAME SELECT * FROM new_files")
     store.execute("COMMIT")
     return len(rows)
+
+
+def _tell_quarantine(runs: RunsFolder, reasons: dict[str, str]) -> None:
+    """By path, why: so that states.py calls a run failed where tables do."""
+    aside = runs.quarantine.with_suffix(".tmp")
+    try:
+        aside.write_text(json.dumps(reasons))
+        aside.replace(runs.quarantine)
+    except OSError as error:
+        aside.unlink(missing_ok=True)
+        raise InputError(
+            f"the store cannot be written ({error.strerror})", "room on the disk", str(runs.quarantine)
+        ) from None
 
 
 def _forget(store: duckdb.DuckDBPyConnection, paths: list[str], say: Say) -> None:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from harness.events.schema import CHARGE_KINDS
+
 _CHARGE: Final = """
     (payload->>'$.charge.generated_tokens')::BIGINT AS generated_tokens,
     (payload->>'$.charge.flops')::DOUBLE AS flops,
@@ -21,14 +23,14 @@ _COUNTS: Final = (
 )
 _SECONDS: Final = '"MAP(VARCHAR, STRUCT(wall_seconds DOUBLE, cpu_seconds DOUBLE))"'
 
-ATTEMPTS: Final = """
+ATTEMPTS: Final = f"""
 INSERT INTO snapshot.attempts BY NAME
 WITH lives AS (
     SELECT path, max(time) AS last_seen, max(seq) AS last_seq,
         arg_max(payload, seq) FILTER (kind = 'finished') AS ending,
         arg_min(measured->'charge', seq) FILTER (told) AS first_charge,
         arg_max(measured->'charge', seq) FILTER (told) AS last_charge
-    FROM (SELECT *, kind != 'evaluation' AND (measured->'charge') IS NOT NULL AS told FROM events) GROUP BY path
+    FROM (SELECT *, kind IN {CHARGE_KINDS} AND (measured->'charge') IS NOT NULL AS told FROM events) GROUP BY path
 ), endings AS (
     SELECT
         *, ending->>'status' AS status, ending->>'reason' AS reason,
@@ -50,11 +52,17 @@ WHERE log = 'attempt' AND seq = 0
 ORDER BY cell, attempt
 """
 
-EARLIER_OUT_OF_MEMORY: Final = """
-SELECT cell, attempt, coalesce((payload->>'earlier_out_of_memory')::BOOLEAN, false)
-FROM files JOIN events USING (path) WHERE log = 'attempt' AND seq = 0
+ENDINGS: Final = """
+WITH told AS (
+    SELECT
+        cell, attempt, any_value(payload->>'fault') FILTER (kind = 'finished') AS fault,
+        coalesce(bool_or((payload->>'earlier_out_of_memory')::BOOLEAN) FILTER (seq = 0), false) AS earlier
+    FROM files JOIN events USING (path) WHERE log = 'attempt' GROUP BY cell, attempt
+)
+SELECT cell, attempt, status, fault, earlier FROM snapshot.attempts JOIN told USING (cell, attempt)
+ORDER BY cell, attempt
 """
-"""What each attempt knows of the one before."""
+"""How each attempt ended, what it told of whose fault that was, and whether memory ran out in the one before."""
 
 CRASHES: Final = """
 UPDATE snapshot.attempts SET crash = faults.fault FROM faults

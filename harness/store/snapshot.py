@@ -84,20 +84,20 @@ def _fold(store: duckdb.DuckDBPyConnection) -> tuple[Rows, Rows]:
 
 def _faults(store: duckdb.DuckDBPyConnection) -> Rows:
     """Whose fault the end of each attempt was, and whether it was a crash (events/fold.py)."""
-    memory = {
-        (cell, attempt): told for cell, attempt, told in store.execute(derivations.EARLIER_OUT_OF_MEMORY).fetchall()
-    }
-    lives: dict[str, dict[int, str | None]] = defaultdict(dict)
-    for cell, attempt, status in store.execute("SELECT cell, attempt, status FROM snapshot.attempts").fetchall():
-        lives[cell][attempt] = status
-    rows: Rows = []
-    for cell, attempts in sorted(lives.items()):
-        for attempt, status in attempts.items():
-            following = min((other for other in attempts if other > attempt), default=None)
-            fault = fault_of(status, memory.get((cell, following), False))
-            crashed = status == "failed" or (status is None and following is not None)
-            rows.append({"cell": cell, "attempt": attempt, "fault": fault, "crashed": crashed})
-    return rows
+    endings = store.execute(derivations.ENDINGS).fetchall()
+    newest: dict[str, int] = {}
+    for cell, attempt, *_ in endings:
+        newest[cell] = max(attempt, newest.get(cell, 0))
+    out_of_memory = {(cell, attempt - 1) for cell, attempt, _, _, earlier in endings if earlier}
+    return [
+        {
+            "cell": cell,
+            "attempt": attempt,
+            "fault": fault_of(status, told, (cell, attempt) in out_of_memory),
+            "crashed": status == "failed" or (status is None and attempt != newest[cell]),
+        }
+        for cell, attempt, status, told, _ in endings
+    ]
 
 
 def _studies(store: duckdb.DuckDBPyConnection) -> dict[str, Rows]:

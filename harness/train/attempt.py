@@ -13,7 +13,7 @@ import shutil
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
@@ -23,7 +23,7 @@ from harness.compute.kinds import KINDS, Device
 from harness.compute.meter import Counts, Meter
 from harness.compute.work import Work
 from harness.errors import InputError
-from harness.events.fold import lost_by_own_fault, read_attempts
+from harness.events.fold import Fault, lost_by_own_fault, sound_attempts
 from harness.events.reader import read_events
 from harness.events.writer import EventLogError, EventWriter
 from harness.interventions.registry import build_intervention
@@ -37,6 +37,7 @@ from harness.study.training import TrainingSpec
 from harness.tasks.registry import build_task
 from harness.train import checkpoint as checkpoints
 from harness.train.ceilings import Ceilings
+from harness.train.disk import fault_in
 from harness.train.exit_codes import (
     EXIT_BAD_INPUT,
     EXIT_COMPLETED,
@@ -88,18 +89,12 @@ def run_cell(cell_json: Path, runs: RunsFolder, stop: Callable[[], bool] = lambd
 
 def _attempt(cell: Cell, folder: CellFolder, runs: RunsFolder, lease: Lease, stop: Callable[[], bool]) -> int:
     number = (folder.attempt_numbers() or [0])[-1] + 1
-    checkpoint, damaged = checkpoints.load_newest(folder.checkpoints)
-    if checkpoint is not None and not folder.events(checkpoint.attempt).exists():
-        damaged.append(f"checkpoint {checkpoint.name}: the log of its attempt is gone, so the run starts afresh")
-        shutil.rmtree(folder.checkpoints)
-        checkpoint = None
+    launch = _launch_facts(cell, folder)
+    if launch.pop("out_of_memory_attempt", None) == number - 1 > 0:
+        launch["earlier_out_of_memory"] = True
     device: Device = cell.content.get("device", "cpu")
     clock, meter = Clock(devices=int(device == "cuda")), Meter()
-    launch = _launch_facts(cell, folder)
-    try:
-        _restore_charges(folder, checkpoint, bool(launch.get("earlier_out_of_memory")), meter, clock)
-    except (EventLogError, ValueError) as error:
-        damaged.append(f"what earlier attempts lost cannot be told: {error}")
+    checkpoint, damaged = _restored(folder, number, launch, meter, clock)
     with EventWriter(folder.events(number), exclusive=True) as events:
         measured = {"charge": hours_charged(clock), "heartbeat_seconds": HEARTBEAT_SECONDS}
         events.append("attempt_started", _started(cell, launch, number, checkpoint), measured)
@@ -108,6 +103,7 @@ def _attempt(cell: Cell, folder: CellFolder, runs: RunsFolder, lease: Lease, sto
         sidecar = TokenSidecar(folder.tokens(number))
         record = RunRecord(events, sidecar, meter, clock, cell.content["charged"])
         run: Run | None = None
+        fault: Fault | None = None
         try:
             with _heartbeat(events, lease, meter, clock) as lost:
                 run = _build(cell, folder, runs, number, checkpoint, record, meter, clock)
@@ -116,16 +112,18 @@ def _attempt(cell: Cell, folder: CellFolder, runs: RunsFolder, lease: Lease, sto
             code = EXIT_COMPLETED if status == "completed" else EXIT_INTERRUPTED
         except InputError as error:
             status, reason, code = "failed", str(error), EXIT_BAD_INPUT
+            fault = fault_in(error)
         except EventLogError:
             raise
         except Exception as error:  # noqa: BLE001 - a run's end must be told, whatever ended it
             traceback.print_exc()
             status, reason, code = "failed", f"{type(error).__name__}: {error}", EXIT_FAILED
+            fault = fault_in(error)
         if status == "failed":
             print(f"isobudget: {reason}", file=sys.stderr)
             record.leftover(run.updates + 1 if run else 0)
         charge = run.charge() if run else record.charge(0)
-        record.finished(status, reason, charge, run.diverged if run else False)
+        record.finished(status, reason, charge, run.diverged if run else False, fault)
         return code
 
 
@@ -172,15 +170,30 @@ def _tell_warm_start(row: dict[str, Any], record: RunRecord, meter: Meter, clock
     record.ledger(0, {}, {})
 
 
-def _restore_charges(
-    folder: CellFolder, checkpoint: checkpoints.Checkpoint | None, out_of_memory: bool, meter: Meter, clock: Clock
-) -> None:
-    """Meter and clock as the checkpoint has them, and what the run has lost since by its own fault."""
+def _restored(
+    folder: CellFolder, number: int, launch: Mapping[str, Any], meter: Meter, clock: Clock
+) -> tuple[checkpoints.Checkpoint | None, list[str]]:
+    """The checkpoint to go on from, and what cannot be trusted, one line each.
+
+    Meter and clock become what the checkpoint has, and what the run has lost since by its own fault. A checkpoint
+    whose path leads over a log that is damaged or gone is of no use: no table could follow it.
+    """
+    logs, troubles = sound_attempts(folder.path)
+    damaged = [f"what attempt {attempt} did cannot be told: {error}" for attempt, error in troubles.items()]
+    checkpoint, unsound = checkpoints.load_newest(folder.checkpoints)
+    damaged += unsound
+    out_of_memory = [number - 1] if launch.get("earlier_out_of_memory") else []
+    try:
+        origin = (checkpoint.attempt, checkpoint.seq) if checkpoint is not None else None
+        work, hours = lost_by_own_fault(logs, origin, out_of_memory)
+    except ValueError as error:
+        damaged.append(f"checkpoint {checkpoint.name if checkpoint else ''}: {error}, so the run starts afresh")
+        shutil.rmtree(folder.checkpoints)
+        checkpoint = None
+        work, hours = lost_by_own_fault(logs, None, out_of_memory)
     if checkpoint is not None:
         meter.load_state(checkpoint.state["meter"])
         clock.load_state(checkpoint.state["clock"])
-    origin = (checkpoint.attempt, checkpoint.seq) if checkpoint is not None else None
-    work, hours = lost_by_own_fault(read_attempts(folder.path), origin, out_of_memory)
     counted = Counts.__dataclass_fields__
     meter.carry_lost(
         {
@@ -190,6 +203,7 @@ def _restore_charges(
         }
     )
     clock.carry_lost(hours)
+    return checkpoint, damaged
 
 
 def _launch_facts(cell: Cell, folder: CellFolder) -> dict[str, Any]:
@@ -233,7 +247,10 @@ def _completed(folder: CellFolder) -> bool:
     if not numbers:
         return False
     log = folder.events(numbers[-1])
-    events = read_events(log).events if log.exists() else []
+    try:
+        events = read_events(log).events if log.exists() else []
+    except EventLogError:  # tables do not believe it, either
+        return False
     return bool(events) and events[-1].kind == "finished" and events[-1].payload["status"] == "completed"
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,13 +39,20 @@ class DamagedCheckpoint(Exception):
 
 def save(folder: Path, checkpoint: Checkpoint) -> None:
     """Writes `folder/<name>` as the crash rule says, then removes all but the last two."""
+    from safetensors import SafetensorError
     from safetensors.torch import save_file
 
     aside = folder / f".{checkpoint.name}.{os.getpid()}"
     shutil.rmtree(aside, ignore_errors=True)
     aside.mkdir(parents=True)
     tensors = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in checkpoint.tensors.items()}
-    save_file(tensors, aside / "tensors.safetensors")
+    try:
+        save_file(tensors, aside / "tensors.safetensors")
+    except SafetensorError as error:
+        if refused := re.search(r"os error (\d+)", str(error)):  # what Python's own writing would raise
+            number = int(refused[1])
+            raise OSError(number, os.strerror(number), str(aside)) from None
+        raise
     record = {
         "attempt": checkpoint.attempt,
         "seq": checkpoint.seq,

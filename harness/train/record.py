@@ -12,6 +12,8 @@ from typing import Any
 from harness.compute.clock import Clock
 from harness.compute.kinds import HOUR_CURRENCIES, Kind
 from harness.compute.meter import Meter
+from harness.errors import InputError
+from harness.events.fold import Fault
 from harness.events.writer import EventWriter
 from harness.rollout.protocol import Request, Sample
 from harness.rollout.sidecar import SampleRecord, TokenSidecar
@@ -61,9 +63,13 @@ class RunRecord:
         self.events.append("ledger", payload, {"rows": seconds, "charge": _hours(self.charge(update))})
 
     def leftover(self, update: int) -> None:
-        """The work that no line has told of, when a run ends in the middle of it."""
+        """The work that no line has told of, when a run ends in the middle of it: without the samples, if need be."""
         if self._meter.state()["pending"]:
-            self.ledger(update, {}, {})
+            try:
+                self.ledger(update, {}, {})
+            except InputError:  # no room for them
+                self._sampled = []
+                self.ledger(update, {}, {})
 
     def update(self, update: int, charge: Charge, values: Mapping[str, Any]) -> None:
         """One optimiser step, with the charge at its barrier."""
@@ -106,14 +112,15 @@ class RunRecord:
         }
         self.events.append("evaluation", payload, measured)
 
-    def finished(self, status: str, reason: str, charge: Charge, diverged: bool) -> None:
-        """The last line of an attempt."""
+    def finished(self, status: str, reason: str, charge: Charge, diverged: bool, fault: Fault | None = None) -> None:
+        """The last line of an attempt. `fault`: of a failure, where it was not the run's own."""
         payload = {
             "status": status,
             "reason": reason,
             "updates": int(charge["updates"]),
             "charge": _counted(charge),
             "diverged": diverged,
+            **({"fault": fault} if fault else {}),
         }
         self.events.append("finished", payload, {"charge": _hours(charge)})
         self.events.sync()
@@ -121,17 +128,18 @@ class RunRecord:
     def _drain(
         self, update: int, prompts: Mapping[int, str], graded: Mapping[int, tuple[str, float]]
     ) -> tuple[dict[str, Any], str | None]:
-        sampled, self._sampled = self._sampled, []
-        discarded, self._discarded = self._discarded, set()
-        rows: dict[str, Any] = {kind: counts.record() for kind, counts in self._meter.drain().items()}
-        if not sampled:
-            return rows, None
+        """Rows and part of one line. The part first: where it cannot be written, the rows are still to be told."""
+        part = self._write_part(update, prompts, graded) if self._sampled else None
+        self._sampled, self._discarded = [], set()
+        return {kind: counts.record() for kind, counts in self._meter.drain().items()}, part
+
+    def _write_part(self, update: int, prompts: Mapping[int, str], graded: Mapping[int, tuple[str, float]]) -> str:
         records = []
-        for request, sample in sampled:
+        for request, sample in self._sampled:
             completion, reward = graded.get(id(sample), ("", None))
             records.append(
                 SampleRecord(
-                    kind="discarded" if id(sample) in discarded else request.purpose,
+                    kind="discarded" if id(sample) in self._discarded else request.purpose,
                     problem=request.problem,
                     visit=request.visit,
                     index=request.index,
@@ -143,7 +151,7 @@ class RunRecord:
                     reward=reward,
                 )
             )
-        return rows, self._sidecar.write_part(update, records)
+        return self._sidecar.write_part(update, records)
 
 
 def hours_charged(clock: Clock) -> Charge:

@@ -158,6 +158,34 @@ def test_a_cell_whose_last_line_is_corrupt_is_told_and_run_again_when_asked(
     assert log.read_bytes() == damaged
 
 
+def test_a_finished_run_that_is_damaged_has_failed_wherever_one_asks_until_it_is_run_again(
+    swept_flip: Swept, tmp_path: Path
+) -> None:
+    """Its last line is sound, and says completed; the tables do not believe it, and so does nobody."""
+    runs = copy_of(swept_flip, tmp_path)
+    victim = cell_folders(runs)[0]
+    damage(victim.events(1), 5)
+    there = (swept_flip.file, "--runs", runs.root)
+    ran = isobudget("sweep", *there, "--inline", "--no-report")
+    assert (ran.code, "7 done, 0 to do, 1 failed" in ran.out) == (1, True)
+    assert f"cells/{victim.path.name}/attempts/1/events.jsonl is quarantined: line 6: " in ran.out
+    assert "1 failed" in isobudget("status", *there).out
+    assert (
+        sum(
+            row["failed"]
+            for row in isobudget("leaderboard", "planted-flip", "--runs", runs.root, "--json").json()["rows"]
+        )
+        == 2
+    ), "once at each of two budgets"
+    again = isobudget("sweep", *there, "--inline", "--no-report", "--retry-failed")
+    assert (again.code, again.out.strip()) == (0, "planted-flip: 8 done, 0 to do")
+    assert "8 done" in isobudget("status", *there).out
+    rows = isobudget("leaderboard", "planted-flip", "--runs", runs.root, "--json").json()["rows"]
+    assert {(row["seeds_done"], row["failed"]) for row in rows} == {(4, 0)}
+    victim.events(1).rename(tmp_path / "set aside")
+    assert fold_run(victim.path).history == fold_run(swept_flip.runs.cell(victim.path.name)).history
+
+
 def test_a_corrupt_study_log_is_told_and_the_cells_outlive_it(swept_flip: Swept, tmp_path: Path) -> None:
     runs = copy_of(swept_flip, tmp_path)
     log = runs.study_log("planted-flip")

@@ -17,7 +17,7 @@ from analysis.snapshot import Snapshot
 from harness.cli.app import main
 from harness.layout import RunsFolder
 
-EXAMPLE, FOLD = blocks(DOCS / "event-log.md", "python")
+EXAMPLE, LOST, FOLD = blocks(DOCS / "event-log.md", "python")
 COPY, JUDGE = blocks(DOCS / "event-log.md", "sh")
 
 
@@ -28,7 +28,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copytree(ROOT / "harness" / "events", folder / "harness" / "events")
     subprocess.run(["sh", "-ec", COPY], cwd=folder, check=True)
     trainer = folder / "mytrainer"
-    (trainer / "train.py").write_text(EXAMPLE + FOLD)
+    (trainer / "train.py").write_text(EXAMPLE + LOST + FOLD)
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     done = subprocess.run(
         [sys.executable, "-S", "train.py"], cwd=trainer, env=environment, capture_output=True, text=True, check=False
@@ -39,8 +39,13 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_fold_tells_what_the_trainer_did(trained: Path):
-    # 10 updates of 400 tokens, and the batch that found every budget exhausted
-    assert (trained / "printed").read_text().splitlines() == ["completed 10 4400", "4400 {}"]
+    # 10 updates of 400 tokens, and the batch that found every budget exhausted; nothing crashed
+    assert (trained / "printed").read_text().splitlines() == [
+        "0 0.0",
+        "completed 10 4400",
+        "4400 {} {}",
+        "{'self': 0, 'infrastructure': 0} {}",
+    ]
 
 
 def test_nothing_is_quarantined_and_the_leaders_are_those_that_were_planted(trained: Path):

@@ -13,7 +13,7 @@ from harness.events.schema import EventLogError
 from harness.events.writer import EventWriter
 from harness.launch.jobs import Job
 from harness.launch.memory import out_of_memory_kills
-from harness.launch.states import cell_state, find_cell, newest_out_of_memory
+from harness.launch.states import cell_state, find_cell, out_of_memory_attempt
 from harness.launch.tails import Progress, last_event
 from harness.layout import CellFolder, RunsFolder
 from harness.train.lease import Lease
@@ -243,12 +243,15 @@ def test_a_worker_killed_for_want_of_memory_has_failed_and_the_next_attempt_is_t
     attempt(cell, 1)
     job.record_exit(-signal.SIGKILL)
     assert cell_state(cell).status == "interrupted"
-    assert not newest_out_of_memory(cell)
+    assert out_of_memory_attempt(cell) is None
     job.record_exit(-signal.SIGKILL, out_of_memory=True)
     assert (cell_state(cell).status, cell_state(cell).reason) == ("failed", "killed for want of memory")
-    assert newest_out_of_memory(cell)
+    assert out_of_memory_attempt(cell) == 1
     launch(cell, -signal.SIGKILL)
-    assert not newest_out_of_memory(cell), "a launch without an attempt says nothing about the one before"
+    assert out_of_memory_attempt(cell) == 1, "a launch without an attempt takes nothing back"
+    launch(cell, -signal.SIGKILL)
+    attempt(cell, 2)
+    assert out_of_memory_attempt(cell) is None
 
 
 def test_the_kernels_count_is_that_of_the_own_control_group(tmp_path: Path) -> None:

@@ -104,8 +104,9 @@ def test_what_a_kill_costs_is_spent_only(tmp_path: Path, monkeypatch: pytest.Mon
     assert run.crashes == {"self": 0, "infrastructure": 1}
 
 
+@pytest.mark.parametrize("tells_of", [1, 0, None])
 def test_evidence_that_memory_ran_out_makes_a_kill_the_runs_own_fault(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tells_of: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(CODE_HASH_VARIABLE, "")
     runs = RunsFolder(tmp_path)
@@ -117,13 +118,18 @@ def test_evidence_that_memory_ran_out_makes_a_kill_the_runs_own_fault(
     saved = [event.payload["update"] for event in read_events(cell.events(1)).events if event.kind == "checkpoint"]
     lost = fold_run(cell.path).spent["rollout"]["generated_tokens"] - saved[-1] * UPDATE
     assert lost >= UPDATE
-    cell.launch.write_text(json.dumps({"earlier_out_of_memory": True}))
+    cell.launch.write_text(json.dumps({"out_of_memory_attempt": tells_of}))
     monkeypatch.setenv(CODE_HASH_VARIABLE, code_hash())
     assert run_cell(cell.spec, runs) == EXIT_COMPLETED
     run = fold_run(cell.path)
-    assert run.lost_self["rollout"]["generated_tokens"] == lost
-    assert run.crashes == {"self": 1, "infrastructure": 0}
-    assert run.updates == 10 - lost / UPDATE
+    if tells_of == 1:
+        assert run.lost_self["rollout"]["generated_tokens"] == lost
+        assert run.crashes == {"self": 1, "infrastructure": 0}
+        assert run.updates == 10 - lost / UPDATE
+    else:  # a launch file that an earlier launch left: nothing is known of attempt 1
+        assert run.retraced["rollout"]["generated_tokens"] == lost
+        assert run.crashes == {"self": 0, "infrastructure": 1}
+        assert run.updates == 10
 
 
 @pytest.mark.parametrize("seed", range(25))

@@ -1,8 +1,8 @@
 """What each arm spent, by kind of work: algorithmic (the path that led to the weights) and spent (all attempts).
 
-Kinds stay apart. Work lost in a crash of the run's own fault stays algorithmic; lost by the infrastructure's it is
-`retraced`, the difference of the two totals (docs/method.md, section 2). Totals are over all runs of an arm, whole
-runs, whatever budget a table reads them at.
+Kinds stay apart. Work lost in a crash of the run's own fault (`lost_self`) stays algorithmic; lost by the
+infrastructure's it is `retraced`, the difference of the two totals (docs/method.md, section 2). Totals are over all
+runs of an arm, whole runs, whatever budget a table reads them at.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ class Spending:
     lost_self_tokens: int
     """Of the algorithmic ones."""
     retraced_tokens: int
+    """Lost by the infrastructure's fault."""
     spent_tokens: int
     crashes_self: int
     """Attempts that ended by the run's own fault: an error, no memory left."""
@@ -118,11 +119,13 @@ def spending_table(spent: Mapping[tuple[str, str], Spending]) -> list[Table]:
         arms = {arm: spending for (name, arm), spending in spent.items() if name == model}
         kinds = list(next(iter(arms.values())).tokens_by_kind)
         on_gpus = any(spending.spent_gpu_hours for spending in arms.values())
+        lost_self = any(spending.lost_self_tokens for spending in arms.values())
         rows = tuple(
             (
                 arm,
                 str(spending.runs),
                 *(count(spending.tokens_by_kind[kind]) for kind in kinds),
+                *([count(spending.lost_self_tokens)] if lost_self else []),
                 count(spending.algorithmic_tokens),
                 count(spending.retraced_tokens),
                 count(spending.spent_tokens),
@@ -133,7 +136,8 @@ def spending_table(spent: Mapping[tuple[str, str], Spending]) -> list[Table]:
             for arm, spending in arms.items()
         )
         hours = ("GPU-hours", "CPU-hours") if on_gpus else ("CPU-hours",)
-        columns = ("arm", "runs", *kinds, "algorithmic", "retraced", "spent", "FLOPs", *hours)
+        lost = ("lost by own fault",) if lost_self else ()
+        columns = ("arm", "runs", *kinds, *lost, "algorithmic", "retraced", "spent", "FLOPs", *hours)
         note = (
             "Generated tokens by kind, whole runs; algorithmic and spent hold the charged kinds only. FLOPs are "
             "algorithmic, hours spent."

@@ -15,6 +15,7 @@ from typing import Final, Protocol
 
 from harness.launch.jobs import Job
 from harness.layout import CellFolder, RunsFolder
+from harness.train.surroundings import CELLS_AT_ONCE_VARIABLE, CODE_HASH_VARIABLE
 
 WORKER_COMMAND: Final = (sys.executable, "-m", "harness.train")
 """Followed by the path of a cell.json."""
@@ -62,19 +63,22 @@ GPUS_VARIABLE: Final = "ISOBUDGET_GPUS"
 
 
 def worker_environment(
-    runs: RunsFolder, threads: int, code_hash: str, gpus: Sequence[str] = ()
+    runs: RunsFolder, threads: int, code_hash: str, gpus: Sequence[str] = (), cells_at_once: int | None = None
 ) -> dict[str, str | None]:
-    """What a worker finds in its environment, beside what the sweep found in its own; without `gpus`, no GPU."""
+    """What a worker finds in its environment, beside what the sweep found in its own; without `gpus`, no GPU.
+
+    `cells_at_once`: on the worker's machine, where that is known.
+    """
     return {
         **dict.fromkeys(THREAD_VARIABLES, str(threads)),
         "TOKENIZERS_PARALLELISM": "false" if threads == 1 else "true",
         "RAYON_NUM_THREADS": str(threads),
         "PYTHONHASHSEED": "0",  # some generators of problems iterate over sets
         "ISOBUDGET_RUNS": str(runs.root),
-        "ISOBUDGET_CODE_HASH": code_hash,
+        CODE_HASH_VARIABLE: code_hash,
+        CELLS_AT_ONCE_VARIABLE: str(cells_at_once) if cells_at_once else None,
         "CUDA_VISIBLE_DEVICES": "",
         GPUS_VARIABLE: ",".join(gpus) or None,
-        "CUBLAS_WORKSPACE_CONFIG": ":4096:8",  # else matrix products on a GPU are not deterministic
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -31,7 +32,11 @@ def _local(runs: RunsFolder, wanted: Wanted) -> Backend:
 
     gpus = _gpus_here(wanted)
     at_once = wanted.workers or default_workers(wanted.threads)
-    return LocalBackend(runs, min(at_once, len(gpus)) if gpus else at_once, gpus=gpus)
+    if gpus and at_once > len(gpus):
+        if wanted.workers:
+            print(f"isobudget: no more than {len(gpus)} cells at once: each has a GPU to itself", file=sys.stderr)
+        at_once = len(gpus)
+    return LocalBackend(runs, at_once, gpus=gpus)
 
 
 def _inline(runs: RunsFolder, wanted: Wanted) -> Backend:
@@ -67,8 +72,8 @@ BACKENDS: Final[dict[str, Callable[[RunsFolder, Wanted], Backend]]] = {
 def make_backend(name: str, runs: RunsFolder, wanted: Wanted) -> Backend:
     """The back end of this name.
 
-    On this machine, cells on `cuda` get a GPU each, so no more run at once than there are. InputError where there is
-    none, or no such back end.
+    On this machine, cells on `cuda` get a GPU each, so no more run at once than there are, and whoever wanted more is
+    told. InputError where there is none, or no such back end.
     """
     if name not in BACKENDS:
         raise InputError(f"no back end is called {name!r}", f"one of {', '.join(BACKENDS)}", "--backend")

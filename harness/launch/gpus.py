@@ -15,18 +15,24 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import takewhile
 from pathlib import Path
 from typing import Final
 
 _NVIDIA_SMI_SECONDS: Final = 30
 _LOOK_SECONDS: Final = 0.5
+_GPU_NAME: Final = re.compile(r"\d+|(GPU|MIG)-[\w/-]+")
 
 
 def visible_gpus() -> list[str]:
-    """The GPUs that this process may use: those of CUDA_VISIBLE_DEVICES, else what nvidia-smi lists; may be none."""
+    """The GPUs that this process may use: those of CUDA_VISIBLE_DEVICES, else what nvidia-smi lists; may be none.
+
+    As CUDA reads that variable: what comes after a name that is none, such as -1, does not count.
+    """
     named = os.environ.get("CUDA_VISIBLE_DEVICES")
     if named is not None:
-        return [name.strip() for name in named.split(",") if name.strip()]
+        names = (name.strip() for name in named.split(","))
+        return list(dict.fromkeys(takewhile(_GPU_NAME.fullmatch, names)))
     try:
         listed = subprocess.run(
             ["nvidia-smi", "-L"], check=False, capture_output=True, text=True, timeout=_NVIDIA_SMI_SECONDS

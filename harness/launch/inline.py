@@ -12,6 +12,7 @@ from pathlib import Path
 from harness.launch.backend import Ended
 from harness.launch.jobs import Job
 from harness.layout import CellFolder, RunsFolder
+from harness.train.surroundings import CODE_HASH_VARIABLE
 
 RunCell = Callable[[Path, RunsFolder, Callable[[], bool]], int]
 """(cell.json, runs, whether to stop) -> exit code."""
@@ -29,8 +30,8 @@ class InlineBackend:
         self._stopping = False
 
     def start(self, cell: CellFolder, threads: int, code_hash: str) -> Job:
-        job = Job.create(cell, ["(inline)"], {"ISOBUDGET_CODE_HASH": code_hash})
-        with _in_environment("ISOBUDGET_CODE_HASH", code_hash):
+        job = Job.create(cell, ["(inline)"], {CODE_HASH_VARIABLE: code_hash})
+        with _in_environment(CODE_HASH_VARIABLE, code_hash):
             code = self._run_cell(cell.spec, self._runs, lambda: self._stopping)
         job.record_exit(code)
         self._ended.append(Ended(job, code))

@@ -43,7 +43,7 @@ class LocalBackend:
         self._asked: dict[Job, signal.Signals] = {}
 
     def start(self, cell: CellFolder, threads: int, code_hash: str) -> Job:
-        environment = worker_environment(self._runs, threads, code_hash, self._gpus)
+        environment = worker_environment(self._runs, threads, code_hash, self._gpus, self.workers)
         job = Job.create(cell, [*self._command, str(cell.spec)], environment)
         executor = submitit.LocalExecutor(folder=job.scheduler)
         executor.update_parameters(timeout_min=_NO_TIMEOUT_MINUTES)

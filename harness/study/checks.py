@@ -23,7 +23,7 @@ from harness.study.canonical import canonical_hash
 from harness.study.cell import Milestone
 from harness.study.milestones import amount_text, fraction_of
 from harness.study.model_folder import missing_parts
-from harness.study.schema import Arm, Study
+from harness.study.schema import Arm, Budget, Study
 from harness.study.strict_yaml import KeyPath
 from harness.study.suggest import did_you_mean
 from harness.study.training import TrainingSpec
@@ -204,13 +204,15 @@ def _decay_findings(training: TrainingSpec, budgets: Mapping[str, float], path: 
         yield Finding((*path, "decay"), what, right)
 
 
-def device_findings(study: Study, budgets: Mapping[str, float]) -> Iterator[Finding]:
+def device_findings(study: Study, budget: Budget) -> Iterator[Finding]:
     """GPU-hours are those of the GPU that a run has to itself; on the CPU it has none."""
     if study.device == "cuda":
         return
     right = "add `device: cuda`, or give cpu_hours"
-    if "gpu_hours" in budgets:
+    if budget.gpu_hours is not None:
         yield Finding(("budget",), "a budget in gpu_hours, and runs on the CPU", right)
+    if budget.sweep is not None and "gpu_hours" in {**budget.sweep.total.amounts(), **budget.sweep.per_arm.amounts()}:
+        yield Finding(("budget",), "a sweep's cap in gpu_hours, and runs on the CPU", right)
     if study.evaluate.gpu_hours:
         yield Finding(("evaluate", "gpu_hours"), "milestones in gpu_hours, and runs on the CPU", right)
 

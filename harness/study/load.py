@@ -110,8 +110,9 @@ def load_study(path: str | Path, budgets_folder: Path | None = None) -> LoadedSt
         findings += update_findings(study, budgets, path.parent)
         findings += arm_findings(study)
         findings += decay_findings(study, budgets)
-        findings += device_findings(study, budgets)
-        findings += cap_findings(budget.sweep, budgets) if budget is not None else []
+        if budget is not None:
+            findings += device_findings(study, budget)
+            findings += cap_findings(budget.sweep, budgets)
         findings += model_findings(study, path.parent)
     problems += _placed(findings, document)
     if problems:

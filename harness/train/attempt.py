@@ -50,9 +50,7 @@ from harness.train.lease import HEARTBEAT_SECONDS, Lease, LeaseHeld, LeaseLost
 from harness.train.modules import build_modules
 from harness.train.record import RunRecord, hours_charged
 from harness.train.run import Parts, Run
-
-CODE_HASH_VARIABLE: Final = "ISOBUDGET_CODE_HASH"
-"""Set by whoever launches for a sweep: the code that the cell is to run."""
+from harness.train.surroundings import contention, expected_code
 
 PACKAGES: Final = ("torch", "transformers", "tokenizers", "safetensors", "numpy", "pyarrow", "reasoning-gym")
 """Recorded with each attempt: what can change a number."""
@@ -210,7 +208,7 @@ def _launch_facts(cell: Cell, folder: CellFolder) -> dict[str, Any]:
     """How the sweep runs (mode, lock), and what it knows of the launch before: launch.json beside the cell."""
     launch: dict[str, Any] = {"mode": "exploratory", "mode_reason": "not started by a sweep", "lock_hash": None}
     launch |= {"code_commit": None, "code_dirty": None, "study": cell.study}
-    if os.environ.get(CODE_HASH_VARIABLE):  # else an earlier sweep's promise would be lent to a start by hand
+    if expected_code():  # else an earlier sweep's promise would be lent to a start by hand
         with suppress(FileNotFoundError):
             launch |= json.loads(folder.launch.read_text())
     return launch
@@ -220,13 +218,15 @@ def _started(
     cell: Cell, launch: dict[str, Any], number: int, checkpoint: checkpoints.Checkpoint | None
 ) -> dict[str, Any]:
     """The payload of `attempt_started`."""
+    device: Device = cell.content.get("device", "cpu")
     return {
         "cell": cell.id,
         "attempt": number,
         **launch,
         "code_hash": code_hash(),
         "packages": {name: importlib.metadata.version(name) for name in PACKAGES},
-        "device": _device_name(cell.content.get("device", "cpu")),
+        "device": _device_name(device),
+        **contention(device),
         "threads": cell.content["threads"],
         "resumed_from": {"attempt": checkpoint.attempt, "seq": checkpoint.seq} if checkpoint else None,
     }
@@ -256,8 +256,7 @@ def _completed(folder: CellFolder) -> bool:
 
 def _code_changed() -> bool:
     """A cell runs the code that its sweep started with, or not at all."""
-    expected = os.environ.get(CODE_HASH_VARIABLE)
-    return bool(expected) and expected != code_hash()
+    return expected_code() not in (None, code_hash())
 
 
 @contextmanager
@@ -289,6 +288,7 @@ def _heartbeat(events: EventWriter, lease: Lease, meter: Meter, clock: Clock) ->
 
 def _prepare_libraries(threads: int) -> None:
     """Thread count and algorithms that make equal runs equal to the bit on CPU; no progress bars in job logs."""
+    os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"  # else matrix products on a GPU are not deterministic
     import torch
     from transformers.utils import logging
 

@@ -39,8 +39,11 @@ def _own_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None
 def test_gpus_are_those_that_the_environment_names(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2, GPU-8932f937,")
     assert visible_gpus() == ["2", "GPU-8932f937"]
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    assert visible_gpus() == []
+    for hidden in ("", "-1", "NoDevFiles"):
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", hidden)
+        assert visible_gpus() == []
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,1,3,-1,0")
+    assert visible_gpus() == ["3", "1"], "CUDA sees none after an invalid one"
 
 
 def test_gpus_are_those_that_the_driver_lists(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,12 +94,19 @@ def test_cells_that_run_at_once_have_a_gpu_each(tmp_path: Path) -> None:
     assert set(given) == {"4", "7"}
 
 
-def test_no_more_cells_at_once_than_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_more_cells_at_once_than_gpus_and_whoever_wanted_more_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
+    monkeypatch.setattr("harness.launch.backends.default_workers", lambda threads: 16 // threads)
     runs = RunsFolder(tmp_path)
-    assert make_backend("local", runs, Wanted(1, "cuda", 8)).workers == 2
     assert make_backend("local", runs, Wanted(1, "cuda", 1)).workers == 1
+    assert make_backend("local", runs, Wanted(1, "cuda")).workers == 2
+    assert make_backend("local", runs, Wanted(16, "cuda")).workers == 1, "no more than the cores allow"
     assert make_backend("local", runs, Wanted(1, "cpu", 8)).workers == 8
+    assert capsys.readouterr().err == ""
+    assert make_backend("local", runs, Wanted(1, "cuda", 8)).workers == 2
+    assert capsys.readouterr().err == "isobudget: no more than 2 cells at once: each has a GPU to itself\n"
 
 
 def test_a_study_for_gpus_is_refused_where_there_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

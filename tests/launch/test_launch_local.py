@@ -87,7 +87,7 @@ def test_a_worker_starts_with_its_threads_and_the_runs_folder_in_its_environment
     folder = folder_of(runs, cell)
     folder.path.mkdir(parents=True)
     cell.write(folder.spec)
-    backend = LocalBackend(runs, 1, WORKER)
+    backend = LocalBackend(runs, 3, WORKER)
     backend.start(folder, 2, "c0de")
     assert end_of(backend).exit_code == 0
     (began,) = folder.path.glob("began-*")
@@ -96,6 +96,7 @@ def test_a_worker_starts_with_its_threads_and_the_runs_folder_in_its_environment
         assert environment[name] == "2"
     assert environment["ISOBUDGET_RUNS"] == str(runs.root)
     assert environment["ISOBUDGET_CODE_HASH"] == "c0de"
+    assert environment["ISOBUDGET_CELLS_AT_ONCE"] == "3"
     assert environment["CUDA_VISIBLE_DEVICES"] == "", "a cell on the CPU sees no GPU"
     assert not [name for name in environment if name.startswith("SUBMITIT_")]
 

@@ -17,9 +17,10 @@ from harness.events.reader import read_events
 from harness.layout import CellFolder, RunsFolder
 from harness.models.scripted import ScriptedEngine
 from harness.study.repository import code_hash
-from harness.train.attempt import CODE_HASH_VARIABLE, run_cell
+from harness.train.attempt import run_cell
 from harness.train.exit_codes import EXIT_COMPLETED, EXIT_FAILED
 from harness.train.learner import ScriptedLearner
+from harness.train.surroundings import CODE_HASH_VARIABLE
 
 UPDATE = 2 * 2 * 10
 """Tokens of one update; checkpoints are after every third."""

@@ -16,8 +16,6 @@ attempt_started  cell, attempt, study, mode, mode_reason, lock_hash|null, code_c
                  code_hash, packages {name: version}, device, threads, resumed_from {attempt, seq}|null,
                  cells_at_once|null (optional: of the sweep, on this machine), device_shared|null (optional:
                  whether these had the device in common),
-                 cells_at_once|null (optional: of the sweep, on this machine), device_shared|null (optional:
-                 whether these had the device in common),
                  earlier_out_of_memory (optional: attempt - 1 was killed for want of memory)
                  [charge {gpu_hours, cpu_hours}: what is carried over; heartbeat_seconds: between heartbeats]
 heartbeat        (empty) [charge {gpu_hours, cpu_hours}, generated_tokens: all so far]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 from dataclasses import dataclass
 
@@ -81,6 +82,32 @@ def test_seconds_by_kind_are_drained_once() -> None:
     clock.credit("rollout", Seconds(3, 2))
     assert clock.drain() == {"rollout": Seconds(5, 3)}
     assert clock.drain() == {}
+
+
+def test_a_heartbeat_that_reads_while_a_phase_begins_does_not_end_it() -> None:
+    """The reader is held in the middle of its reading, for as long as the other thread would need to get past it."""
+    source = HandMoved()
+    reading, entered = threading.Event(), threading.Event()
+
+    def wall() -> float:
+        if threading.current_thread() is not threading.main_thread():
+            reading.set()
+            entered.wait(0.2)
+        return source.wall
+
+    clock = Clock(devices=1, wall=wall, cpu=lambda: source.cpu)
+    heartbeat = threading.Thread(target=lambda: clock.charge("gpu_hours"))
+    with clock.phase("training"):
+        source.passes(1.0, 1.0)
+        heartbeat.start()
+        assert reading.wait(10)
+        with clock.phase("evaluation"):
+            entered.set()
+            heartbeat.join()
+            source.passes(100.0, 100.0)
+        source.passes(1.0, 1.0)
+    assert clock.seconds("evaluation").wall_seconds == 100
+    assert clock.seconds("training").wall_seconds == 2
 
 
 def test_currencies_without_a_clock_are_refused() -> None:

@@ -28,7 +28,7 @@ def status(
     loaded = load(study)
     told = _overview(loaded, runs)
     if as_json:
-        print_json({**plain(told), "counts": told.counts(), "spent": told.spent()})
+        print_json({**plain(told), "counts": told.counts(), "charged": told.charged()})
         return
     print("\n".join(_lines(told, cells)))
     if loaded.cap is not None:
@@ -63,7 +63,7 @@ def watch(
                 break
             time.sleep(every)
     if as_json:
-        print_json({**plain(told), "counts": told.counts(), "spent": told.spent()})
+        print_json({**plain(told), "counts": told.counts(), "charged": told.charged()})
     else:
         print("\n".join(_lines(told, False)))
     raise typer.Exit(int(bool(told.having("failed", "waiting", "interrupted"))))
@@ -143,8 +143,8 @@ def _lines(told: Overview, cells: bool) -> list[str]:
 
     left = f", about {spoken(told.left_seconds)} left" if told.left_seconds else ""
     lines = [f"{told.study}: " + ", ".join(f"{count} {status}" for status, count in told.counts().items()) + left]
-    if told.spent():
-        lines.append(f"  spent so far: {spelled({name: _short(x) for name, x in told.spent().items()}, ', ')}")
+    if told.charged():
+        lines.append(f"  charged so far: {spelled({name: _short(x) for name, x in told.charged().items()}, ', ')}")
     shown = told.cells if cells else [cell for cell in told.cells if cell.status != "done"]
     if len(shown) > MOST_BARS and not cells:
         for cell in told.slowest():

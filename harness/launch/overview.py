@@ -72,8 +72,8 @@ class Overview:
                 group.append(cell)
         return groups
 
-    def spent(self) -> dict[str, float]:
-        """Algorithmic charge of all cells together, by currency."""
+    def charged(self) -> dict[str, float]:
+        """Algorithmic charge of all cells together, by currency: what budgets bind on."""
         totals = {currency: sum(cell.charge.get(currency, 0.0) for cell in self.cells) for currency in CURRENCIES}
         return {currency: amount for currency, amount in totals.items() if amount}
 

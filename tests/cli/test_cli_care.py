@@ -87,7 +87,7 @@ def test_a_sweep_is_cancelled_from_another_shell_and_goes_on_later(tmp_path: Pat
     process = started("sweep", file, "--runs", runs.root, "--workers", 2)
     wait_for_an_update(runs)
     told = isobudget("status", file, "--runs", runs.root)
-    assert "running" in told.out and "spent so far: " in told.out
+    assert "running" in told.out and "charged so far: " in told.out
     ran = isobudget("cancel", file, "--runs", runs.root)
     assert f"process {process.pid} on " in ran.out and "was asked to end" in ran.out
     assert finished(process).code == 1

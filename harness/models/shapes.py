@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from math import prod
 from operator import index
 from pathlib import Path
 from typing import Any, Final
@@ -43,14 +44,14 @@ def _shape(config: dict[str, Any], weights: dict[str, list[int]]) -> ModelShape 
         return index(next(config[name] for name in names if config.get(name) is not None))
 
     hidden, heads = number("hidden_size", "n_embd"), number("num_attention_heads", "n_head")
+    head = [number("vocab_size"), hidden]
     inner = [shape for name, shape in weights.items() if not _NOT_EACH_TOKENS.search(name)]
-    if not inner or any(len(shape) > 2 for shape in inner):
+    stacked = any("expert" in name or len(shape) > 2 for name, shape in weights.items())
+    if stacked or not inner or head not in weights.values():  # other embeddings are projected before the head
         return None
     matrices = sum(index(shape[0]) * index(shape[1]) for shape in inner if len(shape) == 2)
     head_size = number("head_dim") if config.get("head_dim") else hidden // heads
-    return ModelShape(
-        matrices + number("vocab_size") * hidden, number("num_hidden_layers", "n_layer"), heads * head_size
-    )
+    return ModelShape(matrices + prod(head), number("num_hidden_layers", "n_layer"), heads * head_size)
 
 
 def _weight_files(folder: Path) -> list[Path]:

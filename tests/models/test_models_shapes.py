@@ -86,5 +86,20 @@ def test_weights_that_the_model_is_not_loaded_from_do_not_count(tmp_path: Path, 
     assert folder_shape(tmp_path) == loaded
 
 
+@pytest.mark.parametrize(
+    ("architecture", "changes"),
+    [
+        ("Mixtral", {**SMALL, "num_local_experts": 4}),  # a token meets some experts only
+        ("OPT", {**SMALL, "ffn_dim": 48, "word_embed_proj_dim": 16}),  # its head is narrower than its layers
+    ],
+)
+def test_a_model_whose_files_would_tell_too_much_gives_no_shape(
+    tmp_path: Path, architecture: str, changes: Any
+) -> None:
+    config = getattr(transformers, f"{architecture}Config")(**changes)
+    getattr(transformers, f"{architecture}ForCausalLM")(config).save_pretrained(tmp_path)
+    assert folder_shape(tmp_path) is None
+
+
 def test_presets_declare_the_shape_that_they_have() -> None:
     assert model_shape(new_module(Recipe(), new_tokenizer())) == PRESETS["tiny-chain"].shape

@@ -78,6 +78,7 @@ def worker_environment(
         CODE_HASH_VARIABLE: code_hash,
         CELLS_AT_ONCE_VARIABLE: str(cells_at_once) if cells_at_once else None,
         "CUDA_VISIBLE_DEVICES": "",
+        **({"CUDA_DEVICE_ORDER": "PCI_BUS_ID"} if gpus else {}),  # numbers mean what nvidia-smi means by them
         GPUS_VARIABLE: ",".join(gpus) or None,
     }
 

@@ -1,7 +1,8 @@
 """Which GPU a cell gets: one to itself, whoever else of this user runs cells on this machine.
 
 A GPU is held by a lock on a file, kept by the cell's supervisor and inherited by its worker: when both are dead it is
-free again, whatever became of the sweep that launched them.
+free again, whatever became of the sweep that launched them. The lock is by the GPU's own id where nvidia-smi tells
+it: number 0 of two containers or Slurm jobs may be two GPUs, and a number and an id may be one.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import re
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import takewhile
 from pathlib import Path
@@ -33,13 +34,18 @@ def visible_gpus() -> list[str]:
     if named is not None:
         names = (name.strip() for name in named.split(","))
         return list(dict.fromkeys(takewhile(_GPU_NAME.fullmatch, names)))
+    return list(_ids_by_number())
+
+
+def _ids_by_number() -> dict[str, str]:
+    """What nvidia-smi lists; empty where it cannot be asked."""
     try:
         listed = subprocess.run(
             ["nvidia-smi", "-L"], check=False, capture_output=True, text=True, timeout=_NVIDIA_SMI_SECONDS
         )
-    except (OSError, subprocess.SubprocessError):
-        return []
-    return re.findall(r"^GPU (\d+):", listed.stdout, re.MULTILINE)
+    except (OSError, subprocess.SubprocessError, UnicodeDecodeError):
+        return {}
+    return dict(re.findall(r"^GPU (\d+): .*\(UUID: (GPU-[\w-]+)\)", listed.stdout, re.MULTILINE))
 
 
 @contextmanager
@@ -48,9 +54,10 @@ def one_of(gpus: Sequence[str], give_up: Callable[[], bool]) -> Iterator[tuple[s
 
     None when `give_up` said so first.
     """
+    ids = _ids_by_number()
     while True:
         for gpu in gpus:
-            descriptor = os.open(_lock_file(gpu), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            descriptor = os.open(_lock_file(_id_of(gpu, ids)), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -67,7 +74,12 @@ def one_of(gpus: Sequence[str], give_up: Callable[[], bool]) -> Iterator[tuple[s
         time.sleep(_LOOK_SECONDS)
 
 
-def _lock_file(gpu: str) -> Path:
+def _id_of(gpu: str, ids: Mapping[str, str]) -> str:
+    """Of a GPU named by number, by id or by the beginning of one; its name where nobody knows more."""
+    return ids.get(gpu) or next((found for found in ids.values() if found.startswith(gpu)), gpu)
+
+
+def _lock_file(gpu_id: str) -> Path:
     folder = Path(tempfile.gettempdir()) / f"isobudget-gpus-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
-    return folder / f"{hashlib.sha256(gpu.encode()).hexdigest()[:16]}.lock"
+    return folder / f"{hashlib.sha256(gpu_id.encode()).hexdigest()[:16]}.lock"

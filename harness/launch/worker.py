@@ -83,7 +83,17 @@ def _run(job: Job, order: Order, warned: list[int]) -> int:
     gpus = order.environment.get(GPUS_VARIABLE)
     if not gpus:
         return _start(job, order, _environment(order.environment), warned)
-    with one_of(gpus.split(","), give_up=lambda: job.asked() is not None) as held:
+    told = False
+
+    def give_up() -> bool:
+        nonlocal told
+        if not told:
+            told = True
+            with job.stderr.open("a") as stderr:
+                stderr.write(f"isobudget: waits for a GPU: other cells have {gpus}\n")
+        return job.asked() is not None
+
+    with one_of(gpus.split(","), give_up) as held:
         if held is None:
             return EXIT_INTERRUPTED
         gpu, lock = held

@@ -50,7 +50,7 @@ from harness.train.lease import HEARTBEAT_SECONDS, Lease, LeaseHeld, LeaseLost
 from harness.train.modules import build_modules
 from harness.train.record import RunRecord, hours_charged
 from harness.train.run import Parts, Run
-from harness.train.surroundings import contention, expected_code
+from harness.train.surroundings import contention, expected_code, require_one_gpu
 
 PACKAGES: Final = ("torch", "transformers", "tokenizers", "safetensors", "numpy", "pyarrow", "reasoning-gym")
 """Recorded with each attempt: what can change a number."""
@@ -139,6 +139,8 @@ def _build(
     device: Device = content.get("device", "cpu")
     if "gpu_hours" in content["budgets"] and device == "cpu":
         raise InputError("a budget in gpu_hours needs a GPU, and the cell runs on the CPU", "a budget in cpu_hours")
+    if device == "cuda":
+        require_one_gpu()
     _prepare_libraries(content["threads"])
     task = build_task(content["task"])
     built = build_policy(content["model"], task, runs.cache("warm-start"), cell.model_folder, device)

@@ -9,6 +9,7 @@ import os
 from typing import Final
 
 from harness.compute.kinds import Device
+from harness.errors import InputError
 from harness.train.scheduler import own_job
 
 CODE_HASH_VARIABLE: Final = "ISOBUDGET_CODE_HASH"
@@ -31,3 +32,11 @@ def contention(device: Device) -> dict[str, int | bool | None]:
     at_once = int(told) if told else None
     alone = at_once == 1 or (device == "cuda" and bool(at_once or own_job()))
     return {"cells_at_once": at_once, "device_shared": False if alone else None if at_once is None else True}
+
+
+def require_one_gpu() -> None:
+    """InputError where Slurm gave a job more GPUs than the one that a run computes on, and is charged for."""
+    given = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name.strip()]
+    if own_job() and len(given) > 1:
+        right = "one per job: --sbatch without GPUs of its own, and no exclusive nodes"
+        raise InputError(f"the job has {len(given)} GPUs, and a run computes on one", right)

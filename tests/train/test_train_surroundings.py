@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+from support.studies import FLIP
+from support.sweeps import planned
 
 from harness.compute.kinds import Device
-from harness.train.surroundings import CELLS_AT_ONCE_VARIABLE, contention
+from harness.events.fold import fold_run
+from harness.layout import RunsFolder
+from harness.train.attempt import run_cell
+from harness.train.exit_codes import EXIT_BAD_INPUT
+from harness.train.surroundings import CELLS_AT_ONCE_VARIABLE, contention, require_one_gpu
 
 SLURM_VARIABLES = ("SLURM_JOB_ID", "SLURM_ARRAY_JOB_ID", "SLURM_ARRAY_TASK_ID")
 
@@ -37,3 +45,22 @@ def test_a_shared_device_is_told_from_one_of_its_own_and_from_an_unknown_one(
     if slurm_job is not None:
         monkeypatch.setenv("SLURM_JOB_ID", slurm_job)
     assert contention(device) == {"cells_at_once": at_once, "device_shared": shared}
+
+
+def test_a_slurm_job_with_more_gpus_than_are_charged_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs = RunsFolder(tmp_path / "runs")
+    cell = planned(FLIP.write(tmp_path, device="cuda"), runs, "plain")
+    monkeypatch.setenv("SLURM_JOB_ID", "17")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2,3")
+    assert run_cell(cell.spec, runs) == EXIT_BAD_INPUT
+    assert "the job has 4 GPUs, and a run computes on one; one per job" in capsys.readouterr().err
+    assert not fold_run(cell.path).charge.get("gpu_hours")
+    for given in ("3", "GPU-8932f937", ""):
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", given)
+        require_one_gpu()
+    for name in SLURM_VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
+    require_one_gpu()

@@ -263,4 +263,11 @@ def test_the_kernels_count_is_that_of_the_own_control_group(tmp_path: Path) -> N
     assert out_of_memory_kills(tmp_path / "groups", membership) == 1
     membership.write_text("1:name=systemd:/x\n")
     assert out_of_memory_kills(tmp_path / "groups", membership) == 0
+    older = tmp_path / "groups" / "memory" / "job" / "7"
+    older.mkdir(parents=True)
+    (older / "memory.oom_control").write_text("oom_kill_disable 0\nunder_oom 0\noom_kill 4\n")
+    membership.write_text("4:memory:/job/7\n3:cpuset:/job/7\n0::/\n")
+    assert out_of_memory_kills(tmp_path / "groups", membership) == 4
+    membership.write_text("nonsense\n")
+    assert out_of_memory_kills(tmp_path / "groups", membership) == 0
     assert out_of_memory_kills(tmp_path / "groups", tmp_path / "none") == 0

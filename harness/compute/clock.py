@@ -109,16 +109,17 @@ class Clock:
         rows, self._by_kind = self._by_kind, {}
         return rows
 
-    def charge(self, currency: Currency) -> float:
+    def charge(self, currency: Currency, lost: bool = True) -> float:
         """Cumulative `gpu_hours` (devices x wall) or `cpu_hours` of training phases, earlier attempts included.
 
-        Callable from another thread.
+        `lost`: with what `carry_lost` carried. Callable from another thread.
         """
-        training, lost = self._carried + self.seconds("training"), self._lost_hours.get(currency, 0.0)
+        training = self._carried + self.seconds("training")
+        carried = self._lost_hours.get(currency, 0.0) if lost else 0.0
         if currency == "gpu_hours":
-            return lost + self._devices * training.wall_seconds / SECONDS_PER_HOUR
+            return carried + self._devices * training.wall_seconds / SECONDS_PER_HOUR
         if currency == "cpu_hours":
-            return lost + training.cpu_seconds / SECONDS_PER_HOUR
+            return carried + training.cpu_seconds / SECONDS_PER_HOUR
         raise ValueError(f"the clock does not measure {currency}")
 
     def carry_lost(self, hours: Mapping[str, float]) -> None:

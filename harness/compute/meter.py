@@ -82,13 +82,16 @@ class Meter:
         rows, self._pending = self._pending, {}
         return _in_order(rows)
 
-    def charge(self, currency: Currency, charged_kinds: Collection[Kind]) -> int:
-        """Cumulative charge in `generated_tokens` or `flops`; updates and hours are not metered here."""
+    def charge(self, currency: Currency, charged_kinds: Collection[Kind], lost: bool = True) -> int:
+        """Cumulative charge in `generated_tokens` or `flops`; updates and hours are not metered here.
+
+        `lost`: with what `carry_lost` carried.
+        """
         if currency not in ("generated_tokens", "flops"):
             raise ValueError(f"the meter does not count {currency}")
         return sum(
             getattr(counts, currency)
-            for rows in (self._total, self._lost)
+            for rows in ((self._total, self._lost) if lost else (self._total,))
             for kind, counts in rows.items()
             if kind in charged_kinds
         )

@@ -46,12 +46,12 @@ class RunRecord:
         """Of the samples kept, those whose groups were dropped."""
         self._discarded.update(map(id, samples))
 
-    def charge(self, updates: int) -> Charge:
-        """What the run has been charged so far, in every currency."""
+    def charge(self, updates: int, lost: bool = True) -> Charge:
+        """What the run has been charged so far, in every currency. `lost`: with what it lost by its own fault."""
         return {
-            "generated_tokens": self._meter.charge("generated_tokens", self._charged),
-            "flops": self._meter.charge("flops", self._charged),
-            **hours_charged(self._clock),
+            "generated_tokens": self._meter.charge("generated_tokens", self._charged, lost),
+            "flops": self._meter.charge("flops", self._charged, lost),
+            **hours_charged(self._clock, lost),
             "updates": updates,
         }
 
@@ -154,9 +154,9 @@ class RunRecord:
         return self._sidecar.write_part(update, records)
 
 
-def hours_charged(clock: Clock) -> Charge:
-    """What the clock has charged so far."""
-    return {currency: clock.charge(currency) for currency in HOUR_CURRENCIES}
+def hours_charged(clock: Clock, lost: bool = True) -> Charge:
+    """What the clock has charged so far. `lost`: with what the run lost by its own fault."""
+    return {currency: clock.charge(currency, lost) for currency in HOUR_CURRENCIES}
 
 
 def _counted(charge: Charge) -> dict[str, float]:

@@ -79,7 +79,7 @@ class Run:
         self.diverged = False
         self.reason = "every budget is exhausted"
         """Why it ended, once it has."""
-        self._policy_charge: Charge = parts.record.charge(0)
+        self._policy_charge: Charge = parts.record.charge(0, lost=False)
         self._last_checkpoint = 0
 
     def train(self, stop: Callable[[], bool], lost: Callable[[], bool] = lambda: False) -> str:
@@ -87,6 +87,8 @@ class Run:
 
         `lost`: the cell is somebody else's by now, and so are its checkpoints.
         """
+        if not self.diverged and self._schedule.exhausted(self.charge()):  # by what it has lost by its own fault
+            self._evaluate_due(self.charge(), after_step=False)
         while not (self.diverged or self._schedule.exhausted(self.charge())):
             if lost():
                 return "interrupted"
@@ -125,7 +127,7 @@ class Run:
             prompts = {draw.index: draw.problem.prompt for draw in step.draws}
             self._parts.record.ledger(step.update, prompts, step.graded)
             charge = self.charge()
-            self._require_room(charge)
+            self._require_room()
             self._evaluate_due(charge, after_step=False)
             if self.diverged or self._schedule.exhausted(charge):
                 return False
@@ -148,11 +150,12 @@ class Run:
             parts.engine.discard([(rollout.request, rollout.sample) for rollout in step.discarded])
             parts.record.discarded(rollout.sample for rollout in step.discarded)
 
-    def _require_room(self, charge: Charge) -> None:
+    def _require_room(self) -> None:
         """An arm that cannot make one update within a budget has no accuracy at that budget to speak of.
 
         Refused before launch where it can be known (study/checks.py); the first update tells the rest.
         """
+        charge = self._parts.record.charge(0, lost=False)
         for currency, amount in self._budgets.items() if self.updates == 0 else ():
             if currency != "updates" and charge[currency] > amount:
                 short = amount_text(charge[currency] - amount)

@@ -74,6 +74,32 @@ def test_an_error_before_any_checkpoint_is_charged_too(tmp_path: Path, monkeypat
     assert fold_run(cell.path).updates == 10 - 2
 
 
+@pytest.mark.parametrize("more", [{}, {"updates": 3}])
+def test_a_run_that_lost_its_whole_budget_is_scored_as_it_is(
+    more: dict[str, float], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two updates fit, two batches are lost: no update is within the budget, so the policy to score is the first."""
+    runs = RunsFolder(tmp_path)
+    cell = write_cell(runs, scripted_content({"generated_tokens": 2 * UPDATE - 1, **more}))
+    with monkeypatch.context() as patch:
+        patch.setattr(ScriptedLearner, "backward", lambda *_: 1 / 0)
+        for _ in range(2):
+            assert run_cell(cell.spec, runs) == EXIT_FAILED
+    assert run_cell(cell.spec, runs) == EXIT_COMPLETED
+    run = fold_run(cell.path)
+    assert run.lost_self["rollout"]["generated_tokens"] == 2 * UPDATE
+    assert run.charge["generated_tokens"] == charged(run)
+    scored = [
+        (milestone["currency"], milestone["amount"], payload["updates"], payload["charge"]["generated_tokens"])
+        for kind, payload in run.history
+        if kind == "evaluation"
+        for milestone in payload["milestones"]
+        if milestone["currency"] == "generated_tokens"
+    ]
+    assert sorted(scored) == [("generated_tokens", amount, 0, 0) for amount in (UPDATE, 2 * UPDATE - 1)]
+    assert run.updates == more.get("updates", 0)
+
+
 def test_the_batch_that_an_error_interrupts_is_told_and_charged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

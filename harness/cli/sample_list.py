@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from analysis.tables import Heading, Table
 from harness.compute.kinds import KINDS
-from harness.events.fold import read_attempts
+from harness.events.attempts import read_attempts
 from harness.layout import CellFolder
 from harness.rollout.sidecar import StoredSample
 from harness.study.cell import Cell

@@ -76,7 +76,7 @@ def log(
     as_json: Json = False,
 ) -> None:
     """Show what became of a cell: its launches and attempts, where they ran, and the tail of what they printed."""
-    from harness.events.fold import read_attempts
+    from harness.events.attempts import read_attempts
     from harness.launch.jobs import jobs
     from harness.launch.states import cell_state, find_cell
     from harness.study.cell import Cell

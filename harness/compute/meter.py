@@ -99,7 +99,7 @@ class Meter:
     def carry_lost(self, rows: Mapping[Kind, Counts]) -> None:
         """Charges work that was lost by the run's own fault (*algorithmic*, too); no part of `total` or `state`.
 
-        All of it at once: whoever goes on from a checkpoint recounts it from the logs (events/fold.py).
+        All of it at once: whoever goes on from a checkpoint recounts it from the logs (events/costs.py).
         """
         self._lost = dict(rows)
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from harness.compute.clock import SECONDS_PER_HOUR
-from harness.events.fold import sound_attempts, spent_hours, spent_work
+from harness.events.attempts import sound_attempts
+from harness.events.costs import spent_hours, spent_work
 from harness.layout import CellFolder
 
 

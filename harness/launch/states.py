@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from harness.errors import InputError
-from harness.events.fold import sound_attempts, surviving_segments
+from harness.events.attempts import sound_attempts, surviving_segments
 from harness.events.schema import EventLogError
 from harness.launch.jobs import Job, jobs
 from harness.launch.json_files import read_json

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from harness.compute.kinds import Kind
 from harness.errors import InputError
-from harness.events.fold import read_attempts, survivors
+from harness.events.attempts import read_attempts, survivors
 from harness.layout import CellFolder
 from harness.rollout.protocol import FinishReason
 

@@ -1,6 +1,6 @@
 """Derives the tables that readers see from the events, and publishes them as one file.
 
-Which events survive is the fold's to say (events/fold.py); the rest is extraction (derivations.py). The file
+Which events survive is events/attempts.py's to say; the rest is extraction (derivations.py). The file
 is written aside and renamed, so a reader sees the old one or the new one, and never waits.
 """
 
@@ -14,7 +14,7 @@ from typing import Any, Final
 import duckdb
 import pyarrow as pa
 
-from harness.events.fold import Attempt, fault_of, surviving_segments
+from harness.events.attempts import Attempt, fault_of, surviving_segments
 from harness.store import derivations
 from harness.store.tables import DERIVED
 
@@ -83,7 +83,7 @@ def _fold(store: duckdb.DuckDBPyConnection) -> tuple[Rows, Rows]:
 
 
 def _faults(store: duckdb.DuckDBPyConnection) -> Rows:
-    """Whose fault the end of each attempt was, and whether it was a crash (events/fold.py)."""
+    """Whose fault the end of each attempt was, and whether it was a crash (events/attempts.py)."""
     endings = store.execute(derivations.ENDINGS).fetchall()
     newest: dict[str, int] = {}
     for cell, attempt, *_ in endings:

@@ -23,7 +23,8 @@ from harness.compute.kinds import KINDS, Device
 from harness.compute.meter import Counts, Meter
 from harness.compute.work import Work
 from harness.errors import InputError
-from harness.events.fold import Fault, lost_by_own_fault, sound_attempts
+from harness.events.attempts import Fault, sound_attempts
+from harness.events.costs import lost_by_own_fault
 from harness.events.reader import read_events
 from harness.events.writer import EventLogError, EventWriter
 from harness.interventions.registry import build_intervention

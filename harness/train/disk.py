@@ -8,7 +8,7 @@ from __future__ import annotations
 import errno
 from typing import Final
 
-from harness.events.fold import Fault
+from harness.events.attempts import Fault
 
 _REFUSALS: Final = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.ESTALE}
 

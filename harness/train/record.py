@@ -13,7 +13,7 @@ from harness.compute.clock import Clock
 from harness.compute.kinds import HOUR_CURRENCIES, Kind
 from harness.compute.meter import Meter
 from harness.errors import InputError
-from harness.events.fold import Fault
+from harness.events.attempts import Fault
 from harness.events.writer import EventWriter
 from harness.rollout.protocol import Request, Sample
 from harness.rollout.sidecar import SampleRecord, TokenSidecar

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from support.synthetic_runs import SyntheticArm, SyntheticStudy, Told, run_events, write_run
 
-from harness.events.fold import Attempt, Segment, fold_run, surviving_segments
+from harness.events.attempts import Attempt, Segment, surviving_segments
+from harness.events.fold import fold_run
 from harness.events.reader import read_events
 from harness.events.schema import EventLogError
 from harness.layout import CellFolder, RunsFolder

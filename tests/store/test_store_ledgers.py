@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 from support.stores import refresh, rows
 
-from harness.events.fold import fold_run, read_attempts, spent_hours, spent_work
+from harness.events.attempts import read_attempts
+from harness.events.costs import spent_hours, spent_work
+from harness.events.fold import fold_run
 from harness.events.writer import EventWriter
 from harness.layout import CellFolder, RunsFolder
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from harness.compute.flops import decode_flops, forward_flops
+from harness.compute.flops import MOST_FLOPS_PER_SECOND, decode_flops, forward_flops
 from harness.compute.kinds import CURRENCIES, HOUR_CURRENCIES, KINDS, SAMPLED_KINDS
 from harness.errors import brief
 from harness.interventions.base import Intervention
@@ -27,6 +27,9 @@ from harness.study.schema import Arm, Budget, Study
 from harness.study.strict_yaml import KeyPath
 from harness.study.suggest import did_you_mean
 from harness.study.training import TrainingSpec
+
+LARGEST: Final = 10**300
+"""Beyond it an amount is taken for this, so that floats can hold it."""
 
 LEAST_SEEDS: Final = 2
 """A paired interval over seeds has no degrees of freedom with fewer."""
@@ -111,15 +114,16 @@ def update_findings(study: Study, budgets: Mapping[str, float], folder: Path) ->
     """Budgets below one update of some arm. `folder`: where the study file is.
 
     By what is certain beforehand: samples no shorter than the task's shortest right answer, prompts of one token,
-    each problem's prefilled once, and no training, since rollouts that all fare alike teach nothing. Hours are not
-    known before the first update (train/run.py), and FLOPs not where a model folder does not tell its shape: then
-    there is no bound. What is not charged is left out.
+    each problem's prefilled once, and no training, since rollouts that all fare alike teach nothing. Hours are
+    bounded by these FLOPs on a device faster than any; the first update tells the rest (train/run.py). A model folder
+    that does not tell its shape bounds neither. What is not charged is left out.
     """
+    hours = {"cpu": "cpu_hours", "cuda": "gpu_hours"}[study.device]
     for name, arm in study.arms.items() if "rollout" in study.charged else ():
         samples = _least_samples(study, arm)
         tokens = samples * study.task.least_answer_tokens()
         yield from _short(budgets, "generated_tokens", tokens, f"arm {name!r}")
-        for model in study.models if "flops" in budgets else ():
+        for model in study.models if {"flops", hours} & {*budgets} else ():
             shape = PRESETS[str(model.preset)].shape if model.folder is None else folder_shape(folder / model.folder)
             if shape is None:
                 continue
@@ -128,6 +132,8 @@ def update_findings(study: Study, budgets: Mapping[str, float], folder: Path) ->
             flops = prompts * forward_flops(shape, 1) + samples * decode
             whose = f"arm {name!r}" + (f" with model {model.name!r}" if len(study.models) > 1 else "")
             yield from _short(budgets, "flops", flops, whose)
+            seconds = min(flops, LARGEST) / MOST_FLOPS_PER_SECOND[study.device]
+            yield from _short(budgets, hours, seconds / 3600, whose)
 
 
 def _least_samples(study: Study, arm: Arm) -> int:
@@ -136,7 +142,7 @@ def _least_samples(study: Study, arm: Arm) -> int:
     return family.least_update_tokens(arm.parameters, arm.training(study.training))
 
 
-def _short(budgets: Mapping[str, float], currency: str, least: int, whose: str) -> Iterator[Finding]:
+def _short(budgets: Mapping[str, float], currency: str, least: float, whose: str) -> Iterator[Finding]:
     least = min(least, _LARGEST)
     budget = budgets.get(currency, least)
     if budget < least:

@@ -152,6 +152,20 @@ def test_an_update_beyond_all_numbers_is_one_line(problems: Problems) -> None:
     assert found[0].endswith("an update of the shortest right answers takes 1e+300")
 
 
+@pytest.mark.parametrize(
+    ("currency", "device", "flops_per_second"), [("cpu_hours", "cpu", 1e13), ("gpu_hours", "cuda", 1e17)]
+)
+def test_hours_that_no_device_could_make_an_update_in_are_refused(
+    problems: Problems, write: Write, currency: str, device: str, flops_per_second: float
+) -> None:
+    # grpo's update as above takes 88,373,248 FLOPs at the least, mc's 131,889,152.
+    claim, on = ("at 50 updates", f"at 100% of {currency}"), ("baseline: grpo", f"device: {device}\nbaseline: grpo")
+    between = 1e8 / flops_per_second / 3600
+    (told,) = problems((BUDGET, f"{{{currency}: {between}}}"), claim, on)
+    assert f"{currency} are " in told and "short of one update of arm 'mc'" in told
+    assert load_study(write((BUDGET, f"{{{currency}: {2 * between}}}"), claim, on)).budgets
+
+
 def test_a_budget_in_flops_is_held_against_each_model(problems: Problems, tmp_path: Path) -> None:
     (tmp_path / "preregistrations").mkdir()
     save_tiny_llama(tmp_path / "preregistrations" / "llama")

@@ -1,6 +1,6 @@
 """The sweep's own costs, against what they may be at the most: planning, launching, gathering, metering.
 
-The rival here is a limit, so a ratio above 1 is within it. Times are of this machine, as it was.
+The rival here is a limit, so a ratio above 1 is within it. Times are of wherever it runs.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 # No systemd, no cgroups. Everything lives under $SLURM_TEST_ROOT; nodes get names in /etc/hosts.
 #   up.sh            installs packages where missing, starts munged, mariadbd, slurmdbd, slurmctld and slurmd x 4
 #   DBD=0 up.sh      without accounting: no MariaDB, no slurmdbd
+# Exit status 3: the packages cannot be had.
 # Afterwards:  source $SLURM_TEST_ROOT/env.sh     and in the end:  down.sh
 set -euo pipefail
 R=${SLURM_TEST_ROOT:-${TMPDIR:-/tmp}/slurm-test}
@@ -21,11 +22,12 @@ miss=(); for p in "${need[@]}"; do dpkg -s "$p" 2>/dev/null | grep -q '^Status: 
 if [ ${#miss[@]} -gt 0 ]; then
   log "installing ${miss[*]}"
   export DEBIAN_FRONTEND=noninteractive
-  apt-get update -qq
   made_policy=0
   if [ ! -e /usr/sbin/policy-rc.d ]; then printf '#!/bin/sh\nexit 101\n' >/usr/sbin/policy-rc.d; chmod +x /usr/sbin/policy-rc.d; made_policy=1; fi
-  apt-get install -y -qq --no-install-recommends "${miss[@]}" >/dev/null
+  installed=0
+  apt-get update -qq && apt-get install -y -qq --no-install-recommends "${miss[@]}" >/dev/null && installed=1
   [ $made_policy = 1 ] && rm -f /usr/sbin/policy-rc.d
+  [ $installed = 1 ] || { echo "these packages cannot be installed: ${miss[*]}" >&2; exit 3; }
 fi
 log "packages ready: $(slurmctld -V), $(munged -V | head -1 | cut -d' ' -f1)"
 

@@ -22,7 +22,7 @@ def flat(model: str, arm: str, seed: int, currency: str, amount: float) -> float
 
 def study(health: dict[str, float] | None, **more: object) -> SyntheticStudy:
     plan = {} if health is None else {"health": {"window_updates": 3, **health}}
-    return SyntheticStudy(seeds=(1, 2), plan=plan, **more).fill(flat)  # type: ignore[arg-type]
+    return SyntheticStudy(seeds=(1, 2), plan=plan, **more).fill(flat)
 
 
 @pytest.mark.parametrize(

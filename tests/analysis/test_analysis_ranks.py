@@ -57,8 +57,8 @@ def test_an_unrelated_arm_changes_no_order_and_no_tie_between_the_others(newcome
         for j in range(4):
             old, new = (before[i], before[j]), (after[i], after[j])
             assert all(rank is not None for rank in (*old, *new))
-            assert (old[0].rank < old[1].rank) == (new[0].rank < new[1].rank)  # type: ignore[union-attr]
-            assert bool(set(old[0].ties) & set(old[1].ties)) == bool(set(new[0].ties) & set(new[1].ties))  # type: ignore[union-attr]
+            assert (old[0].rank < old[1].rank) == (new[0].rank < new[1].rank)
+            assert bool(set(old[0].ties) & set(old[1].ties)) == bool(set(new[0].ties) & set(new[1].ties))
 
 
 def test_an_arm_that_is_worst_leaves_every_other_rank_as_it_was() -> None:

@@ -149,7 +149,7 @@ def test_the_dead_are_named_and_their_cells_freed(tmp_path: Path) -> None:
 
 def view(number: int, status: str, fraction: float = 0.0, reason: str = "") -> CellView:
     arm = f"a{number % 2}"
-    return CellView(f"{number:016x}", f"m/{arm}/{number}", arm, status, reason, 10, fraction, {}, "")  # type: ignore[arg-type]
+    return CellView(f"{number:016x}", f"m/{arm}/{number}", arm, status, reason, 10, fraction, {}, "")
 
 
 def test_many_running_cells_are_shown_by_arm() -> None:

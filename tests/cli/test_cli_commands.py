@@ -21,7 +21,7 @@ from harness.events.writer import EventWriter
 from harness.layout import CellFolder, RunsFolder
 from harness.rollout.sidecar import SampleRecord, TokenSidecar
 
-COMMANDS = sorted(get_command(app).commands)  # type: ignore[attr-defined]
+COMMANDS = sorted(get_command(app).commands)
 
 
 def arguments(command: str, swept: Swept, tmp_path: Path) -> list[object]:

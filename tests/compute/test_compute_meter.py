@@ -64,7 +64,7 @@ def test_a_drained_meter_has_no_rows_until_more_is_booked() -> None:
 @pytest.mark.parametrize("currency", ["updates", "gpu_hours", "cpu_hours"])
 def test_what_the_meter_does_not_count_is_refused(currency: str) -> None:
     with pytest.raises(ValueError, match=currency):
-        Meter().charge(currency, KINDS)  # type: ignore[arg-type]
+        Meter().charge(currency, KINDS)
 
 
 @given(bookings, bookings)

@@ -82,7 +82,7 @@ def arm(tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
 
 def step() -> Step:
     draws = [Draw(problem, index, 3) for index, problem in enumerate(PROBLEMS)]
-    return Step(1, draws, GROUP_SIZE, Sampling(8), 7, ToyPolicy(), ToyTask(), Work(Meter(), Clock()))  # type: ignore[arg-type]
+    return Step(1, draws, GROUP_SIZE, Sampling(8), 7, ToyPolicy(), ToyTask(), Work(Meter(), Clock()))
 
 
 def test_the_arm_is_complete_in_under_forty_lines():

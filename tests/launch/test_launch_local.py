@@ -50,7 +50,7 @@ def runs(tmp_path: Path) -> Iterator[RunsFolder]:
             os.kill(worker.pid, signal.SIGKILL)
 
 
-def run(plan, runs: RunsFolder, workers: int = 2, **options: object):  # type: ignore[no-untyped-def]
+def run(plan, runs: RunsFolder, workers: int = 2, **options: object):
     return sweep(
         plan,
         runs,
@@ -152,7 +152,7 @@ def test_no_more_cells_run_at_once_than_workers(runs: RunsFolder) -> None:
                 (folder_of(runs, cell).path / "go").touch()
         return LocalBackend.poll(backend)
 
-    backend.poll = polled  # type: ignore[method-assign]
+    backend.poll = polled
     result = sweep(plan, runs, backend, SweepOptions(poll_seconds=0.05), facts=FACTS, code_hash=lambda: "code")
     assert result.completed == 4
     assert most == 2

@@ -18,6 +18,8 @@ from harness.study.caps import SweepCap
 from harness.study.load import load_study
 
 SWEEPS = 3_000
+CURRENCY = "generated_tokens"
+ROUNDING = 1 + 1e-12
 
 
 @dataclass(frozen=True)
@@ -27,84 +29,101 @@ class Planned:
     arm: str
 
 
-def random_sweep(draw: random.Random) -> tuple[int, int]:  # noqa: PLR0915 - one story, told in one go
-    """Plays a sweep to its end: random costs, crashes, interruptions, order. Returns blocks done, and blocks."""
-    arms, blocks, retries = draw.randrange(1, 5), draw.randrange(1, 8), draw.randrange(0, 4)
-    ceiling, step = draw.randrange(10, 100), draw.choice([0, draw.randrange(1, 10)])
-    whole = arms * blocks * (1 + retries) * (ceiling + step)
-    total = {"generated_tokens": draw.uniform(0.05, 1.2) * whole} if draw.random() < 0.8 else {}
-    per_arm = {"generated_tokens": draw.uniform(0.05, 1.2) * whole / arms} if not total or draw.random() < 0.5 else {}
-    cap = SweepCap(total, per_arm, {"generated_tokens": ceiling}, {"generated_tokens": step}, retries)
-    cells = {block: [(f"{block}-{arm}", f"a{arm}") for arm in range(arms)] for block in range(blocks)}
-    books = Reservations(cap, [Planned(cell, block, arm) for block, row in cells.items() for cell, arm in row])
-    state = {
-        cell: {"path": 0.0, "lost": 0.0, "crashes": 0, "settled": False} for row in cells.values() for cell, _ in row
-    }
-    launched: set[str] = set()
-    running: list[str] = []
+@dataclass
+class Run:
+    """What became of one cell so far."""
 
-    def check() -> None:
-        for arm in (None, *{f"a{i}" for i in range(arms)}):
-            for name, amount in (total if arm is None else per_arm).items():
-                # What cells in flight have spent is within what is reserved for them.
-                assert books.spent(arm)[name] + books.reserved(arm)[name] <= amount * (1 + 1e-12)
+    path: float = 0.0
+    """Spent on the way that its weights took."""
+    lost: float = 0.0
+    crashes: int = 0
+    settled: bool = False
 
-    while True:
-        waiting = [
-            (block, cell)
-            for block, row in cells.items()
-            for cell, _ in row
-            if not state[cell]["settled"] and cell not in running
-        ]
-        room = [(block, cell) for block, cell in waiting if len(running) < 3 and books.may_launch(block)]
-        check()
-        if room and (not running or draw.random() < 0.6):
-            running.append(room[0][1])
-            launched.add(room[0][1])
-            continue
-        if not running:
-            break
-        cell = running.pop(draw.randrange(len(running)))
-        mine = state[cell]
-        reached = draw.uniform(mine["path"], ceiling + step)  # of the attempt that ends now
-        match draw.choice(["done", "crash", "crash", "stopped", "failed"]):
-            case "done":
-                mine["path"], mine["settled"] = reached, True
-            case "stopped":
-                mine["path"] = reached
-            case "failed":
-                mine["lost"] += reached - mine["path"]
-                mine["crashes"] += 1
-                mine["settled"] = True
-            case "crash":
-                kept = draw.choice([mine["path"], 0.0])  # the checkpoint may be damaged, too
-                mine["lost"] += reached - kept
-                mine["path"] = kept
-                mine["crashes"] += 1
-        books.book(
-            cell,
-            int(mine["crashes"]),
-            {"generated_tokens": mine["path"] + mine["lost"]},
-            settled=bool(mine["settled"]),
+    @property
+    def spent(self) -> float:
+        return self.path + self.lost
+
+
+class RandomSweep:
+    """A sweep with random caps, costs, crashes, interruptions and order, played to its end."""
+
+    def __init__(self, seed: int):
+        self.draw = draw = random.Random(seed)
+        self.arms, self.blocks = draw.randrange(1, 5), draw.randrange(1, 8)
+        ceiling, step, retries = (
+            draw.randrange(10, 100),
+            draw.choice([0, draw.randrange(1, 10)]),
+            draw.randrange(0, 4),
         )
-        if not mine["settled"] and not books.retries_left(cell):
-            mine["settled"] = True
-            books.book(cell, int(mine["crashes"]), {"generated_tokens": mine["path"] + mine["lost"]}, settled=True)
-        check()
-    done = 0
-    for row in cells.values():
-        begun = [cell in launched for cell, _ in row]
-        assert all(begun) or not any(begun), "a block was begun and not every arm of it was run"
-        done += all(begun)
-    real = sum(mine["path"] + mine["lost"] for mine in state.values())
-    assert books.spent()["generated_tokens"] == pytest.approx(real)
-    for amount in total.values():
-        assert real <= amount * (1 + 1e-12)
-    return done, blocks
+        self.most_of_a_path = ceiling + step
+        whole = self.arms * self.blocks * (1 + retries) * self.most_of_a_path
+        self.total = {CURRENCY: draw.uniform(0.05, 1.2) * whole} if draw.random() < 0.8 else {}
+        one_arm = {CURRENCY: draw.uniform(0.05, 1.2) * whole / self.arms}
+        self.per_arm = one_arm if not self.total or draw.random() < 0.5 else {}
+        cap = SweepCap(self.total, self.per_arm, {CURRENCY: ceiling}, {CURRENCY: step}, retries)
+        self.cells = [
+            Planned(f"{block}-{arm}", block, f"a{arm}") for block in range(self.blocks) for arm in range(self.arms)
+        ]
+        self.books = Reservations(cap, self.cells)
+        self.runs = {cell.id: Run() for cell in self.cells}
+        self.launched: set[str] = set()
+        self.running: list[str] = []
+
+    def play(self) -> None:
+        while True:
+            waiting = [c for c in self.cells if not self.runs[c.id].settled and c.id not in self.running]
+            room = [c for c in waiting if len(self.running) < 3 and self.books.may_launch(c.block)]
+            self.check()
+            if room and (not self.running or self.draw.random() < 0.6):
+                self.running.append(room[0].id)
+                self.launched.add(room[0].id)
+            elif self.running:
+                self.end(self.running.pop(self.draw.randrange(len(self.running))))
+                self.check()
+            else:
+                return
+
+    def end(self, cell: str) -> None:
+        """An attempt ends: it got further, and may have lost that again."""
+        run = self.runs[cell]
+        reached = self.draw.uniform(run.path, self.most_of_a_path)
+        how = self.draw.choice(["done", "crash", "crash", "stopped", "failed"])
+        if how in ("crash", "failed"):
+            kept = self.draw.choice([run.path, 0.0])  # the checkpoint may be damaged, too
+            run.lost, run.path, run.crashes = run.lost + reached - kept, kept, run.crashes + 1
+        else:
+            run.path = reached
+        run.settled = how in ("done", "failed")
+        self.books.book(cell, run.crashes, {CURRENCY: run.spent}, settled=run.settled)
+        if not run.settled and not self.books.retries_left(cell):
+            run.settled = True
+            self.books.book(cell, run.crashes, {CURRENCY: run.spent}, settled=True)
+
+    def check(self) -> None:
+        """What cells in flight have spent is within what is reserved for them."""
+        for arm in (None, *{cell.arm for cell in self.cells}):
+            for name, amount in (self.total if arm is None else self.per_arm).items():
+                assert self.books.spent(arm)[name] + self.books.reserved(arm)[name] <= amount * ROUNDING
+
+    def blocks_run(self) -> int:
+        """How many blocks were run, each as a whole; what was spent is what the books say, and within the cap."""
+        done = 0
+        for block in range(self.blocks):
+            begun = [cell.id in self.launched for cell in self.cells if cell.block == block]
+            assert all(begun) or not any(begun), "a block was begun and not every arm of it was run"
+            done += all(begun)
+        real = sum(run.spent for run in self.runs.values())
+        assert self.books.spent()[CURRENCY] == pytest.approx(real)
+        assert all(real <= amount * ROUNDING for amount in self.total.values())
+        return done
 
 
 def test_spent_and_reserved_never_exceed_the_cap_and_blocks_are_run_whole() -> None:
-    outcomes = [random_sweep(random.Random(seed)) for seed in range(SWEEPS)]
+    outcomes = []
+    for seed in range(SWEEPS):
+        sweep = RandomSweep(seed)
+        sweep.play()
+        outcomes.append((sweep.blocks_run(), sweep.blocks))
     assert sum(done == blocks for done, blocks in outcomes) > SWEEPS / 20, "hardly any sweep had room"
     assert sum(0 < done < blocks for done, blocks in outcomes) > SWEEPS / 20, "hardly any sweep ended at its cap"
 

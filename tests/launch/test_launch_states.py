@@ -150,7 +150,7 @@ def test_the_last_event_of_a_long_log_is_read_from_its_end(cell: CellFolder, mon
     plain_open = Path.open
 
     def counting_open(path: Path, *given: object) -> object:
-        file = plain_open(path, *given)  # type: ignore[arg-type]
+        file = plain_open(path, *given)
         plain_read = file.read
 
         class Counting:

@@ -303,7 +303,7 @@ def test_a_full_disk_is_one_line_and_loses_no_running_cell(runs: RunsFolder) -> 
     plan = plan_of(["complete"], ["complete"])
 
     class FullDisk(InlineBackend):
-        def start(self, cell, threads, code_hash):  # type: ignore[no-untyped-def]
+        def start(self, cell, threads, code_hash):
             if cell.path.name == plan.cells[1].id:
                 raise OSError(28, "No space left on device", "jobs/1")
             return super().start(cell, threads, code_hash)

@@ -82,7 +82,7 @@ def unmetered_backwards(source: str) -> list[int]:
         (unmetered_backwards, "with work.run('critic', 3):\n    loss.backward()", "loss.backward()"),
     ],
 )
-def test_the_rules_tell_a_shut_door_from_an_open_one(rule, shut: str, open_door: str) -> None:  # type: ignore[no-untyped-def]
+def test_the_rules_tell_a_shut_door_from_an_open_one(rule, shut: str, open_door: str) -> None:
     assert rule(shut) == []
     assert rule(open_door) == [1]
 

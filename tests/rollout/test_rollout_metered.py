@@ -31,11 +31,11 @@ class Scripted:
 
 
 def sample(tokens: int, cached: int = 0, reason: str = "stop") -> Sample:
-    return Sample((5,) * tokens, (-1.0,) * tokens, reason, cached)  # type: ignore[arg-type]
+    return Sample((5,) * tokens, (-1.0,) * tokens, reason, cached)
 
 
 def request(purpose: str, prompt: int) -> Request:
-    return Request(purpose, (3,) * prompt, Sampling(50), 1, 0)  # type: ignore[arg-type]
+    return Request(purpose, (3,) * prompt, Sampling(50), 1, 0)
 
 
 def test_tokens_that_came_back_are_booked_by_purpose_truncated_and_aborted_ones_too() -> None:

@@ -40,7 +40,7 @@ class ValueHead(Intervention):
             errors.append((values_T - rollout.reward).square().mean())
         self._head.zero_grad()
         with step.work.run("critic", flops=1):
-            torch.stack(errors).mean().backward()  # type: ignore[no-untyped-call]
+            torch.stack(errors).mean().backward()
             self._head.clip()
             self._head.step()
         step.notes["value_error"] = float(torch.stack(errors).mean().detach())

@@ -18,7 +18,7 @@ def problem(number: int) -> Problem:
     return Problem(f"what is {number}?", str(number), content_hash(f"what is {number}?"))
 
 
-def numbers_below(space: int):  # type: ignore[no-untyped-def]
+def numbers_below(space: int):
     def draws(pool: PoolName) -> Iterator[Problem]:
         for seed in pool_seeds("numbers", pool):
             yield problem(random.Random(seed).randrange(space))

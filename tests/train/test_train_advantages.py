@@ -11,7 +11,7 @@ from harness.study.training import TrainingSpec
 from harness.tasks.base import Problem
 from harness.train.advantages import scale_advantages, zero_variance_share
 
-STEP = Step(1, [], 2, Sampling(8), 0, None, None, Work(Meter(), Clock()))  # type: ignore[arg-type]
+STEP = Step(1, [], 2, Sampling(8), 0, None, None, Work(Meter(), Clock()))
 
 
 def group(*rewards: float, lengths: tuple[int, ...] | None = None) -> Group:

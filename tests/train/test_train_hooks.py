@@ -9,11 +9,10 @@ import pytest
 import torch
 from support.cells import scripted_content, write_cell
 from support.faults import Faults, Killed
-from support.hook_arms import HOOK_ARMS, squared
+from support.hook_arms import HOOK_ARMS
 from support.short_warm_start import with_cache
 from support.studies import chain_study, write_study
 from support.sweeps import assert_ledger_is_the_recount, counts, planned
-from test_train_losses import gradient, module, ragged_rows  # noqa: F401 - a fixture
 
 from harness.events.fold import FoldedRun, fold_run
 from harness.events.reader import read_events
@@ -23,7 +22,6 @@ from harness.study.cell import Cell
 from harness.train import checkpoint
 from harness.train.attempt import run_cell
 from harness.train.exit_codes import EXIT_BAD_INPUT, EXIT_COMPLETED
-from harness.train.losses import batch_loss, micro_batches
 
 
 @pytest.fixture(autouse=True)
@@ -102,22 +100,6 @@ def test_a_loss_term_trains_rollouts_without_any_advantage(tmp_path: Path, chain
     earlier, later = (checkpoint.load(path).tensors for path in sorted(cell.checkpoints.iterdir()))
     weights = [name for name in later if name.startswith("model.")]
     assert weights and not any(torch.equal(earlier[name], later[name]) for name in weights)
-
-
-@pytest.mark.parametrize("tokens", [1, 20, 40])
-def test_a_loss_term_does_not_depend_on_how_the_update_is_cut(module, tokens: int) -> None:  # type: ignore[no-untyped-def]  # noqa: F811
-    rows = ragged_rows()
-
-    def found(batches) -> torch.Tensor:  # type: ignore[no-untyped-def]
-        module.zero_grad()
-        for batch in batches:
-            batch_loss(module, batch, 1.0, squared).backward()  # type: ignore[no-untyped-call]
-        return torch.cat([p.grad.flatten() for p in module.parameters()])
-
-    alone = found([[row] for row in rows])
-    cut = found(micro_batches(rows, tokens, all_rows=True))
-    assert float((cut - alone).norm() / alone.norm()) < 1e-5
-    assert float((alone - gradient(module, [rows])).norm() / alone.norm()) > 0.01, "the term added nothing"
 
 
 def filtered(runs: RunsFolder, **budgets: float) -> tuple[CellFolder, FoldedRun]:

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from support.hook_arms import squared
 from test_train_advantages import group
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
@@ -43,10 +44,10 @@ def ragged_rows(count: int = 9) -> list[Row]:
     return rows
 
 
-def gradient(module, batches, temperature=1.0) -> torch.Tensor:
+def gradient(module, batches, term=None) -> torch.Tensor:
     module.zero_grad()
     for rows in batches:
-        batch_loss(module, rows, temperature).backward()
+        batch_loss(module, rows, 1.0, term).backward()
     return torch.cat([p.grad.flatten() for p in module.parameters()])
 
 
@@ -60,12 +61,24 @@ def test_log_probabilities_equal_those_of_each_sequence_alone_without_padding(mo
         torch.testing.assert_close(together[i, : len(row.token_ids)], alone, atol=1e-5, rtol=0)
 
 
+@pytest.mark.parametrize("term", [None, squared])
 @pytest.mark.parametrize("tokens", [1, 20, 40, 10_000])
-def test_the_gradient_does_not_depend_on_micro_batches_order_or_padding(module, tokens):
+def test_the_gradient_does_not_depend_on_micro_batches_order_or_padding(module, tokens, term):
     rows = ragged_rows()
-    alone = gradient(module, [[row] for row in rows])
-    cut = gradient(module, micro_batches(list(reversed(rows)), tokens))
+    alone = gradient(module, [[row] for row in rows], term)
+    cut = gradient(module, micro_batches(list(reversed(rows)), tokens, all_rows=term is not None), term)
     assert float((cut - alone).norm() / alone.norm()) < 1e-5
+
+
+def test_a_loss_term_adds_its_own_gradient(module):
+    """That of 0.5 x share x log pi squared, by hand, with the share of every row 0.1."""
+    rows = ragged_rows()
+    found = gradient(module, [rows], squared) - gradient(module, [rows])
+    module.zero_grad()
+    for row in rows:
+        (0.05 * token_logprobs(module, [row], 1.0).square().sum()).backward()
+    by_hand = torch.cat([p.grad.flatten() for p in module.parameters()])
+    assert float((found - by_hand).norm() / by_hand.norm()) < 1e-4
 
 
 def test_micro_batches_hold_every_weighted_row_within_the_limit():

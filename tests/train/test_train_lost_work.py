@@ -30,7 +30,7 @@ def failing(patch: pytest.MonkeyPatch, call: int) -> None:
     """The engine raises at its n-th call (from 1) for training."""
     sound, calls = ScriptedEngine.generate, 0
 
-    def generate(self, requests):  # type: ignore[no-untyped-def]
+    def generate(self, requests):
         nonlocal calls
         calls += requests[0].purpose == "rollout"
         if calls == call and requests[0].purpose == "rollout":
@@ -38,6 +38,16 @@ def failing(patch: pytest.MonkeyPatch, call: int) -> None:
         return sound(self, requests)
 
     patch.setattr(ScriptedEngine, "generate", generate)
+
+
+def killed(runs: RunsFolder, monkeypatch: pytest.MonkeyPatch) -> CellFolder:
+    """A run of ten updates that is killed behind its second checkpoint."""
+    cell = write_cell(runs, scripted_content({"generated_tokens": 10 * UPDATE}))
+    with monkeypatch.context() as patch:
+        Faults(patch, die_at=70)
+        with pytest.raises(Killed):
+            run_cell(cell.spec, runs)
+    return cell
 
 
 def charged(run: FoldedRun) -> float:
@@ -118,11 +128,7 @@ def test_the_batch_that_an_error_interrupts_is_told_and_charged(
 
 def test_what_a_kill_costs_is_spent_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     runs = RunsFolder(tmp_path)
-    cell = write_cell(runs, scripted_content({"generated_tokens": 10 * UPDATE}))
-    with monkeypatch.context() as patch:
-        Faults(patch, die_at=70)
-        with pytest.raises(Killed):
-            run_cell(cell.spec, runs)
+    cell = killed(runs, monkeypatch)
     run_cell(cell.spec, runs)
     run = fold_run(cell.path)
     assert run.updates == 10
@@ -137,11 +143,7 @@ def test_evidence_that_memory_ran_out_makes_a_kill_the_runs_own_fault(
 ) -> None:
     monkeypatch.setenv(CODE_HASH_VARIABLE, "")
     runs = RunsFolder(tmp_path)
-    cell = write_cell(runs, scripted_content({"generated_tokens": 10 * UPDATE}))
-    with monkeypatch.context() as patch:
-        Faults(patch, die_at=70)
-        with pytest.raises(Killed):
-            run_cell(cell.spec, runs)
+    cell = killed(runs, monkeypatch)
     saved = [event.payload["update"] for event in read_events(cell.events(1)).events if event.kind == "checkpoint"]
     lost = fold_run(cell.path).spent["rollout"]["generated_tokens"] - saved[-1] * UPDATE
     assert lost >= UPDATE

@@ -224,8 +224,7 @@ class Loop:
     def _book(self, entry: Entry, settled: bool) -> None:
         """Takes what a cell has spent into the books of the cap."""
         if self.reservations is not None:
-            content = entry.cell.content
-            crashes, spent = cost_of(entry.folder, content["charged"], int(content.get("device") == "cuda"))
+            crashes, spent = cost_of(entry.folder, entry.cell.content["charged"], entry.cell.gpus)
             self.reservations.book(entry.cell.id, crashes, spent, settled=settled)
 
     def _busy(self) -> int:

@@ -96,7 +96,7 @@ def books_of(cap: SweepCap, cells: Sequence[Cell], told: Overview, runs: RunsFol
         folder = CellFolder(runs.cell(cell.id))
         begun = bool(folder.attempt_numbers())
         if begun:
-            crashes, spent = cost_of(folder, cell.content["charged"], int(cell.content.get("device") == "cuda"))
+            crashes, spent = cost_of(folder, cell.content["charged"], cell.gpus)
             books.book(cell.id, crashes, spent, settled=view.status in ("done", "failed"))
         if begun or view.status == "running":
             books.reopen(cell.block)

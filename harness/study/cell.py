@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from harness.compute.kinds import Device
 from harness.errors import InputError
 from harness.study.canonical import canonical_json
 
@@ -53,6 +54,17 @@ class Cell:
     """
     model_folder: str | None = None
     """Where weights with that hash lie; not part of the id."""
+
+    @property
+    def device(self) -> Device:
+        """What the run computes on."""
+        device: Device = self.content.get("device", "cpu")
+        return device
+
+    @property
+    def gpus(self) -> int:
+        """How many a run has to itself, and is charged for."""
+        return int(self.device == "cuda")
 
     @property
     def id(self) -> str:

@@ -91,8 +91,7 @@ def _attempt(cell: Cell, folder: CellFolder, runs: RunsFolder, lease: Lease, sto
     launch = _launch_facts(cell, folder)
     if launch.pop("out_of_memory_attempt", None) == number - 1 > 0:
         launch["earlier_out_of_memory"] = True
-    device: Device = cell.content.get("device", "cpu")
-    clock, meter = Clock(devices=int(device == "cuda")), Meter()
+    clock, meter = Clock(devices=cell.gpus), Meter()
     checkpoint, damaged = _restored(folder, number, launch, meter, clock)
     with EventWriter(folder.events(number), exclusive=True) as events:
         measured = {"charge": hours_charged(clock), "heartbeat_seconds": HEARTBEAT_SECONDS}
@@ -137,14 +136,13 @@ def _build(
     clock: Clock,
 ) -> Run:
     content = cell.content
-    device: Device = content.get("device", "cpu")
-    if "gpu_hours" in content["budgets"] and device == "cpu":
+    if "gpu_hours" in content["budgets"] and not cell.gpus:
         raise InputError("a budget in gpu_hours needs a GPU, and the cell runs on the CPU", "a budget in cpu_hours")
-    if device == "cuda":
+    if cell.gpus:
         require_one_gpu()
     _prepare_libraries(content["threads"])
     task = build_task(content["task"])
-    built = build_policy(content["model"], task, runs.cache("warm-start"), cell.model_folder, device)
+    built = build_policy(content["model"], task, runs.cache("warm-start"), cell.model_folder, cell.device)
     policy = built.policy
     training = TrainingSpec.model_validate_json(json.dumps(content["training"]))
     ceilings = Ceilings(content.get("ceilings", {}), content["charged"], lambda: record.charge(0))
@@ -221,15 +219,14 @@ def _started(
     cell: Cell, launch: dict[str, Any], number: int, checkpoint: checkpoints.Checkpoint | None
 ) -> dict[str, Any]:
     """The payload of `attempt_started`."""
-    device: Device = cell.content.get("device", "cpu")
     return {
         "cell": cell.id,
         "attempt": number,
         **launch,
         "code_hash": code_hash(),
         "packages": {name: importlib.metadata.version(name) for name in PACKAGES},
-        "device": _device_name(device),
-        **contention(device),
+        "device": _device_name(cell.device),
+        **contention(cell.device),
         "threads": cell.content["threads"],
         "resumed_from": {"attempt": checkpoint.attempt, "seq": checkpoint.seq} if checkpoint else None,
     }

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
+from harness.compute.kinds import Kind
 from harness.compute.work import Work
 from harness.models.policy import Policy
 from harness.rollout.protocol import Request, Sample, Sampling
@@ -141,6 +142,10 @@ class Intervention(ABC):
     """What makes arms differ, and nothing else."""
 
     Parameters: ClassVar[type[ArmParameters]] = ArmParameters
+    KINDS: ClassVar[tuple[Kind, ...]] = ("rollout", "policy_train")
+    """Kinds of work that it does (compute/kinds.py), and is charged for unless the study says otherwise."""
+    SOURCE: ClassVar[str]
+    """Where its definition is from: a paper, or "ours" where none is followed."""
 
     def __init__(self, parameters: Any):
         self.parameters = parameters

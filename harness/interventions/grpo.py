@@ -17,6 +17,8 @@ from harness.interventions.groups import sample_groups
 class GRPO(Intervention):
     """A_t = r - mean(r of the group), the same for every token of a rollout."""
 
+    SOURCE = "Shao et al. 2024 (DeepSeekMath), section 4.1"
+
     def collect(self, step: Step) -> Conversation:
         return (yield from sample_groups(step))
 

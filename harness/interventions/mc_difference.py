@@ -29,6 +29,9 @@ State = tuple[int, int, int]
 class MCDifference(Intervention):
     """A_k = V(s_k+1) - V(s_k) for each token of step k, V by Monte Carlo continuations."""
 
+    KINDS = ("rollout", "continuation", "policy_train")
+    SOURCE = "Kazemnejad et al. 2024 (VinePPO)"
+
     class Parameters(ArmParameters):
         """How values are estimated."""
 

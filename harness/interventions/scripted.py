@@ -25,6 +25,8 @@ from harness.study.training import TrainingSpec
 class Scripted(Intervention):
     """Every token's advantage is the declared gain, which the scripted policy adds to its skill."""
 
+    SOURCE = "ours: an instrument for tests, not a method"
+
     class Parameters(ArmParameters):
         """The planted truth of one arm."""
 

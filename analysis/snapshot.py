@@ -140,6 +140,18 @@ class Snapshot:
         return Label("exploratory", f"{told}, the study itself is {self.study.mode}")
 
     @property
+    def algorithmic(self) -> pd.Series[bool]:
+        """Of each row of `ledger`: whether it is on the path to the weights, or was lost by the run's own fault."""
+        return self.ledger["surviving"].eq(True) | self.ledger["lost"].eq("self")
+
+    @property
+    def charged_tokens(self) -> tuple[int, int]:
+        """Generated tokens of the charged kinds, over all runs: *algorithmic*, and *spent* over all attempts."""
+        charged = self.ledger["kind"].isin(self.study.charged)
+        tokens = self.ledger["generated_tokens"]
+        return int(tokens[charged & self.algorithmic].sum()), int(tokens[charged].sum())
+
+    @property
     def models(self) -> list[str]:
         """Planned models, in the order of the plan's blocks."""
         return list(dict.fromkeys(self.planned["model"]))

@@ -59,7 +59,7 @@ class Spending:
 def spending_by_arm(snapshot: Snapshot) -> dict[tuple[str | None, str], Spending]:
     """Keys (model, arm), and (None, arm) over all models. Every planned arm has an entry."""
     cells = snapshot.planned[["cell", "model", "arm"]].drop_duplicates("cell")
-    ledger = snapshot.ledger.merge(cells, on="cell")
+    ledger = snapshot.ledger.assign(algorithmic=snapshot.algorithmic).merge(cells, on="cell")
     started = set(snapshot.runs["cell"])
     with_tokens = ledger.loc[ledger["generated_tokens"] > 0, "kind"]
     attempts = _with_unseen(snapshot.attempts)
@@ -73,7 +73,7 @@ def spending_by_arm(snapshot: Snapshot) -> dict[tuple[str | None, str], Spending
             surviving, lost_self = rows["surviving"].eq(True), rows["lost"].eq("self")
             charged = rows["kind"].isin(snapshot.study.charged)
             by_kind = rows[surviving].groupby("kind")["generated_tokens"].sum()
-            algorithmic, spent = rows[(surviving | lost_self) & charged], rows[charged]
+            algorithmic, spent = rows[rows["algorithmic"] & charged], rows[charged]
             told = snapshot.notes[snapshot.notes["cell"].isin(mine["cell"])].groupby("note")["total"].sum()
             tokens, all_tokens = int(algorithmic["generated_tokens"].sum()), int(spent["generated_tokens"].sum())
             lives = attempts[attempts["cell"].isin(mine["cell"])]

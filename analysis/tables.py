@@ -42,6 +42,10 @@ class Heading:
     charged: tuple[str, ...]
     not_charged: tuple[str, ...] | None
     """The other kinds of work; None when the plan does not list them."""
+    algorithmic_tokens: int = 0
+    """Generated tokens charged to all runs together: budgets bind on these."""
+    spent_tokens: int = 0
+    """What all their attempts sampled, work lost to the infrastructure included: a sweep's cap binds on these."""
     notes: tuple[str, ...] = ()
     """On the data as a whole: unfinished blocks, logs left out."""
 
@@ -49,6 +53,7 @@ class Heading:
     def of(cls, snapshot: Snapshot, *notes: str) -> Heading:
         """The heading of a snapshot's study; `notes` come before the ones on the data."""
         label, rest = snapshot.label, snapshot.study.plan.get("not_charged")
+        algorithmic, spent = snapshot.charged_tokens
         on_data = []
         if snapshot.quarantined:
             on_data.append(f"{snapshot.quarantined} event logs could not be trusted and are left out.")
@@ -59,17 +64,20 @@ class Heading:
             mode_reason=label.reason,
             charged=snapshot.study.charged,
             not_charged=None if rest is None else tuple(rest),
+            algorithmic_tokens=algorithmic,
+            spent_tokens=spent,
             notes=(*notes, *on_data),
         )
 
     @property
     def caption(self) -> str:
-        """Mode and charges in one line."""
+        """Mode, charges and both ledgers in one line."""
         mode = f"{self.mode}: {self.mode_reason}" if self.mode_reason else self.mode
         charged = ", ".join(self.charged)
         if self.not_charged is not None:
             charged = f"all but {', '.join(self.not_charged)}" if self.not_charged else "all"
-        return f"study {self.study} · {mode} · charged: {charged}"
+        ledgers = f"generated tokens: {self.algorithmic_tokens:,} algorithmic, {self.spent_tokens:,} spent"
+        return f"study {self.study} · {mode} · charged: {charged} · {ledgers}"
 
 
 @dataclass(frozen=True)

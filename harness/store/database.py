@@ -7,6 +7,7 @@ events is the caller's. Readers never come here, they open the snapshot.
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import hashlib
 import os
@@ -19,6 +20,7 @@ import duckdb
 from harness.errors import InputError
 from harness.events.schema import SCHEMA
 from harness.layout import RunsFolder
+from harness.store.file_system import network_file_system
 from harness.store.tables import EVENTS
 
 Say = Callable[[str], None]
@@ -28,6 +30,8 @@ LAYOUT: Final = hashlib.sha256(f"{SCHEMA}\n{EVENTS}".encode()).hexdigest()[:16]
 
 _DAMAGE: Final = (duckdb.IOException, duckdb.SerializationException, duckdb.FatalException, duckdb.InternalException)
 _NO_ROOM: Final = ("Could not write", "No space left", "File too large", "Permission denied")
+_NO_LOCKS: Final = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
+_LOCAL_FOLDER: Final = "make it a link to a folder on a local disk; cells and their events may stay where they are"
 
 
 class DamagedStore(Exception):
@@ -45,16 +49,29 @@ def sole_collector(runs: RunsFolder, wait: bool, say: Say) -> Iterator[bool]:
         raise InputError(
             f"the store's folder cannot be used: {error.strerror}", "a writable folder", str(lock.parent)
         ) from None
+    if not runs.database.exists() and (kind := network_file_system(lock.parent)):
+        say(f"{lock.parent} is on a network file system ({kind}): if the store fails there, {_LOCAL_FOLDER}")
     try:
-        yield _locked(descriptor, wait, say)
+        yield _locked(descriptor, wait, say, runs)
     finally:
         os.close(descriptor)
 
 
-def _locked(descriptor: int, wait: bool, say: Say) -> bool:
-    with contextlib.suppress(BlockingIOError):
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        return True
+def _without_locks(runs: RunsFolder, said: str) -> InputError:
+    kind = network_file_system(runs.database.parent)
+    where = f"its file system, {kind}," if kind else "its file system"
+    return InputError(f"the store cannot be locked: {where} says {said!r}", _LOCAL_FOLDER, str(runs.database.parent))
+
+
+def _locked(descriptor: int, wait: bool, say: Say, runs: RunsFolder) -> bool:
+    try:
+        with contextlib.suppress(BlockingIOError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:
+            raise
+        raise _without_locks(runs, os.strerror(error.errno)) from None
     say("another collector is at work on this runs folder; " + ("waiting for it" if wait else "left to it"))
     if wait:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -80,6 +97,8 @@ def _told(runs: RunsFolder) -> Iterator[None]:
         yield
     except duckdb.Error as error:
         said = " ".join(str(error).split())
+        if "Could not set lock" in said and any(os.strerror(number) in said for number in _NO_LOCKS):
+            raise _without_locks(runs, said) from None
         if "Could not set lock" in said:
             raise InputError(
                 f"the store is open in another program ({said})", "close it there", str(runs.database)

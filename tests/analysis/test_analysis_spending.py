@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 from synthetic_study import SyntheticStudy
 
 from analysis.leaderboard import leaderboard
+from analysis.rank_flips import rank_flips
 from analysis.snapshot import Snapshot
 from analysis.spending import Spending, spending_by_arm
-from analysis.tables import render
+from analysis.tables import Result, render
+from analysis.verdicts import verdicts
 
 Open = Callable[[SyntheticStudy], Snapshot]
 
@@ -70,6 +73,19 @@ def test_the_table_tells_crashes_by_fault_and_has_a_column_for_what_stays_charge
     assert "| 7 | 507 | 30 | 537 |" in text
     assert "mc: 1 crash of its own fault; the 7 tokens lost with it stay algorithmic." in text
     assert "mc: 1 crash by the infrastructure; 30 tokens retraced, give or take 30 s unseen." in text
+
+
+@pytest.mark.parametrize(
+    "judge", [leaderboard, lambda snapshot: rank_flips(snapshot, np.random.default_rng(0)), verdicts]
+)
+def test_every_table_names_both_ledgers(judge: Callable[[Snapshot], Result], opened: Open) -> None:
+    study = crashed(SyntheticStudy(seeds=(1,)))
+    for arm, lost in (("mc", None), ("mc", "self"), ("grpo", "infrastructure"), ("grpo", None)):
+        study.spend(study.cell("tiny", arm, 1), "rollout", 1_000, lost=lost)
+    study.spend(study.cell("tiny", "mc", 1), "evaluation", 5_000)
+    result = judge(opened(study))
+    told = render(result, "markdown").count("generated tokens: 3,000 algorithmic, 4,000 spent")
+    assert told == len(result.tables()) > 0
 
 
 def test_without_a_loss_of_its_own_no_arm_has_such_a_column(opened: Open) -> None:

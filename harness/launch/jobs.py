@@ -56,6 +56,11 @@ class Job:
         return int(self.path.name)
 
     @property
+    def cell(self) -> CellFolder:
+        """The cell that it launches."""
+        return CellFolder(self.path.parent.parent)
+
+    @property
     def stdout(self) -> Path:
         return self.path / "stdout.txt"
 
@@ -108,13 +113,25 @@ class Job:
         """When it was given to a scheduler, in Unix seconds; 0 when it was not."""
         return float((read_json(self.path / "scheduler.json") or {}).get("submitted", 0.0))
 
-    def record_exit(self, code: int, out_of_memory: bool = False, scheduler_state: str = "") -> None:
+    def record_start(self, updates: int) -> int:
+        """Notes how far the cell was when a start of this job ended; returns how many in a row added no update.
+
+        A job that its scheduler starts again and again has one record of this kind: `starts.json`.
+        """
+        known = read_json(self.path / "starts.json") or {"updates": 0, "fruitless": 0}
+        fruitless = 0 if updates > known["updates"] else known["fruitless"] + 1
+        write_json(self.path / "starts.json", {"updates": updates, "fruitless": fruitless})
+        return fruitless
+
+    def record_exit(
+        self, code: int, out_of_memory: bool = False, scheduler_state: str = "", given_up: str = ""
+    ) -> None:
         """`code`: the exit code, or minus the number of the signal that killed the worker.
 
         `out_of_memory`: whether there is evidence that it was killed for want of memory. `scheduler_state`: how the
-        scheduler says that it ended, where the launch itself said nothing.
+        scheduler says that it ended, where the launch itself said nothing. `given_up`: why it is of no use to go on.
         """
-        told = {"out_of_memory": out_of_memory, "scheduler_state": scheduler_state}
+        told = {"out_of_memory": out_of_memory, "scheduler_state": scheduler_state, "given_up": given_up}
         write_json(self.path / "exit.json", {"code": code, "time": time.time(), **told})
 
     def record_retry(self) -> None:
@@ -127,6 +144,10 @@ class Job:
     def scheduler_state(self) -> str:
         """As recorded with its exit."""
         return str((read_json(self.path / "exit.json") or {}).get("scheduler_state", ""))
+
+    def given_up(self) -> str:
+        """As recorded with its exit."""
+        return str((read_json(self.path / "exit.json") or {}).get("given_up", ""))
 
     def out_of_memory(self) -> bool:
         """As recorded with its exit."""

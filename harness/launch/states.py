@@ -63,6 +63,8 @@ def _state(cell: CellFolder, stale_after_seconds: float) -> CellState:
     newest_attempt = max(cell.attempt_numbers(), default=0)
     if job is not None and job.under_way():  # on its way to the lease
         return CellState("running")
+    if job is not None and (reason := job.given_up()):
+        return CellState("failed", reason)
     order = job.order() if job is not None else None
     if newest_attempt and (order is None or newest_attempt > order.attempts_before):
         try:

@@ -2,7 +2,8 @@
 
 The only thing ever given to a scheduler is `run_job` and a path. It keeps the worker's output in the job's
 folder, passes on the signals that the job was asked for, and records how the worker ended. Under Slurm, a warning of
-preemption or of the time limit has the worker checkpoint, and the job is requeued: it goes on there.
+preemption or of the time limit has the worker checkpoint, and the job is requeued: it goes on there. A job that gets
+nowhere between warnings is not requeued for ever, but counts as failed.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from harness.launch.backend import GPUS_VARIABLE, SCHEDULER_VARIABLE
 from harness.launch.gpus import one_of
 from harness.launch.jobs import Job, Order
 from harness.launch.memory import out_of_memory_kills
+from harness.launch.tails import Progress
 from harness.train.exit_codes import EXIT_INTERRUPTED
 from harness.train.processes import Process
 from harness.train.scheduler import client, own_job
@@ -30,6 +32,8 @@ TERMINAL_SIGNALS: Final = {signal.SIGINT, signal.SIGHUP, signal.SIGQUIT}
 _LOOK_SECONDS: Final = 0.2
 _NOT_STARTED: Final = 127
 _REQUEUE_TRIES: Final = 3
+_FRUITLESS_STARTS: Final = 3
+"""So many starts of one job in a row without a new update: its time limit is too short, and it is not requeued."""
 _UNTIL_SLURM_ENDS_IT_SECONDS: Final = 120.0
 
 
@@ -43,9 +47,13 @@ def run_job(job_folder: str) -> int:
     kills_before = out_of_memory_kills()
     with _warnings(order) as warned:
         code = EXIT_INTERRUPTED if stopped_before_it_started else _run(job, order, warned)
-    if code == EXIT_INTERRUPTED and warned and job.asked() is None and _requeued():
-        return code  # not its exit: the same job runs it again
-    job.record_exit(code, out_of_memory=code == -signal.SIGKILL and out_of_memory_kills() > kills_before)
+    given_up = ""
+    if code == EXIT_INTERRUPTED and warned and job.asked() is None:
+        given_up = _no_use(job)
+        if not given_up and _requeued():
+            return code  # not its exit: the same job runs it again
+    killed_for_memory = code == -signal.SIGKILL and out_of_memory_kills() > kills_before
+    job.record_exit(code, out_of_memory=killed_for_memory, given_up=given_up)
     return code
 
 
@@ -67,6 +75,19 @@ def _warnings(order: Order) -> Iterator[list[int]]:
         yield received
     finally:
         signal.signal(signal.SIGUSR2, before)
+
+
+def _no_use(job: Job) -> str:
+    """Why the job would get nowhere if it were requeued; empty while its starts make updates."""
+    progress = Progress(job.cell)
+    progress.read()
+    fruitless = job.record_start(progress.updates)
+    if fruitless < _FRUITLESS_STARTS:
+        return ""
+    return (
+        f"{fruitless} starts in a row were warned of their end before they had made one update: it needs a longer "
+        "time limit, or a queue that preempts less"
+    )
 
 
 def _requeued() -> bool:

@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Final
 
 _MOUNTS: Final = Path("/proc/self/mounts")
-_NETWORK: Final = re.compile(r"nfs\d?|cifs|smb\d?|smbfs|9p|afs|ceph|lustre|gpfs|beegfs\w*|glusterfs|fuse\.(?!overlayfs)\w+")
+_NETWORK: Final = re.compile(
+    r"nfs\d?|cifs|smb\d?|smbfs|9p|afs|ceph|lustre|gpfs|beegfs\w*|glusterfs|fuse\.(?!overlayfs)\w+"
+)
 
 
 def network_file_system(folder: Path, mounts: Path = _MOUNTS) -> str | None:

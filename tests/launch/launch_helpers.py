@@ -119,6 +119,10 @@ def _attempt(cell: Cell, folder: CellFolder, behaviour: str, stop: Any) -> int:
         updates = cell.content["budgets"]["updates"]
         for update in range(1, updates + 1):
             advanced_by_one = behaviour == "advance-one-then-killed" and update > number
+            if behaviour == "advance-one-then-wait" and update > number:
+                while not stop():
+                    time.sleep(0.02)
+                return _finish(log, "interrupted", "asked to stop", 75)
             if advanced_by_one or (behaviour == "killed" and update == updates):
                 return _killed()
             log.append("update", {"update": update, "charge": {"generated_tokens": 10 * update, "flops": 1.0}})

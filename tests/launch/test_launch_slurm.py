@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
+import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,16 +18,20 @@ from submitit.core.utils import FailedJobError
 
 from harness.errors import InputError
 from harness.launch import slurm as slurm_module
+from harness.launch import worker as worker_module
+from harness.launch.backend import SCHEDULER_VARIABLE
 from harness.launch.jobs import Job
 from harness.launch.slurm import SlurmBackend
 from harness.launch.slurm_options import SlurmOptions, minutes_of, sbatch_options
 from harness.launch.states import cell_state
 from harness.launch.worker import run_job
-from harness.layout import RunsFolder
+from harness.layout import CellFolder, RunsFolder
 from harness.train.exit_codes import EXIT_INTERRUPTED
 from harness.train.lease import Holder, Lease, LeaseHeld, lease_state
 from harness.train.processes import Process
 from harness.train.scheduler import SlurmQueue, how_it_ended, recorded_gpu_hours
+
+WORKER = (sys.executable, str(Path(__file__).with_name("fake_worker.py")))
 
 
 class FakeQueue:
@@ -260,3 +266,50 @@ def test_a_silent_holder_whose_job_the_scheduler_lists_keeps_its_lease(
             Lease.acquire_file(path)
     else:
         Lease.acquire_file(path).release()
+
+
+def started_and_warned(job: Job, cell: CellFolder) -> int:
+    """One start of a job by its scheduler, warned (SIGUSR2, as Slurm does) once its worker has begun an attempt."""
+    attempts = len(cell.attempt_numbers())
+
+    def warn() -> None:
+        while len(cell.attempt_numbers()) == attempts:
+            time.sleep(0.02)
+        time.sleep(0.2)  # for the updates that it makes
+        os.kill(os.getpid(), signal.SIGUSR2)
+
+    thread = threading.Thread(target=warn)
+    thread.start()
+    code = run_job(str(job.path))
+    thread.join()
+    return code
+
+
+@pytest.mark.parametrize(
+    ("script", "requeued"), [(["wait"], 2), (["advance-one-then-wait"], 4), (["advance-one-then-wait", "wait"], 3)]
+)
+def test_a_job_that_gets_nowhere_between_warnings_is_not_requeued_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: list[str], requeued: int
+) -> None:
+    """It has failed, with what to do; a job that makes an update each time goes on as often as it takes."""
+    runs = RunsFolder(tmp_path)
+    (cell,) = plan_of(script, updates=10).cells
+    folder = folder_of(runs, cell)
+    folder.path.mkdir(parents=True)
+    cell.write(folder.spec)
+    environment: dict[str, str | None] = {SCHEDULER_VARIABLE: "slurm", "ISOBUDGET_RUNS": str(runs.root)}
+    job = Job.create(folder, [*WORKER, str(folder.spec)], environment)
+    requeues: list[int] = []
+    monkeypatch.setattr(worker_module, "_requeued", lambda: bool(requeues.append(1) or True))
+    for _ in range(4):
+        if job.exit_code() is None:
+            assert started_and_warned(job, folder) == EXIT_INTERRUPTED
+    assert len(requeues) == requeued
+    state = cell_state(folder)
+    if requeued == 4:
+        assert state.status == "interrupted"
+    else:
+        assert state.status == "failed" and state.reason.startswith("3 starts in a row were warned of their end")
+        assert "longer time limit" in state.reason
+        job.record_retry()
+        assert cell_state(folder).status == "interrupted"

@@ -61,10 +61,8 @@ def _state(cell: CellFolder, stale_after_seconds: float) -> CellState:
         return CellState("running", holder=holder)
     job = _newest_that_ran(cell)
     newest_attempt = max(cell.attempt_numbers(), default=0)
-    if job is not None and job.under_way():  # on its way to the lease
-        return CellState("running")
-    if job is not None and (reason := job.given_up()):
-        return CellState("failed", reason)
+    if job is not None and (job.under_way() or job.given_up()):  # on its way to the lease, or never again
+        return CellState("failed", job.given_up()) if job.given_up() else CellState("running")
     order = job.order() if job is not None else None
     if newest_attempt and (order is None or newest_attempt > order.attempts_before):
         try:

@@ -124,6 +124,7 @@ PAYLOAD: Final[dict[str, dict[str, Check]]] = {
 
 OPTIONAL: Final[dict[str, dict[str, Check]]] = {
     "attempt_started": {"earlier_out_of_memory": _truth},
+    "update": dict.fromkeys(("entropy", "sampler_mismatch"), _or_null(_number)),
     "finished": {"fault": _or_null(_text)},
 }
 """Fields that tables are made of where they are given."""

@@ -24,7 +24,10 @@ ledger           update (the update this work belongs to; 0 is the warm start), 
                  token sidecar)|null [rows {kind: {wall_seconds, cpu_seconds}}, charge {gpu_hours, cpu_hours}]
 update           update, charge {generated_tokens, flops} (cumulative algorithmic, charged kinds, after this
                  update), learning_rate, loss, grad_norm, reward_mean, clipped_share, zero_variance_share,
-                 verifier_errors, trained_tokens, notes {name: number}, diverged
+                 verifier_errors, trained_tokens, notes {name: number}, diverged,
+                 entropy|null (optional: nats per token of the rollouts, -mean log-probability of what was drawn),
+                 sampler_mismatch|null (optional: mean |log p of sampler - of trainer| in nats, over the tokens
+                 trained on; null where that is not defined: top-p below 1, no token trained)
                  [charge {gpu_hours, cpu_hours}]
 evaluation       updates (of the policy evaluated), pool, charge {generated_tokens, flops, updates} (of that
                  policy), milestones [{currency, amount, charge_after}] (deterministic currencies; charge_after

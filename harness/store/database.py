@@ -21,12 +21,13 @@ from harness.errors import InputError
 from harness.events.schema import SCHEMA
 from harness.layout import RunsFolder
 from harness.store.file_system import network_file_system
-from harness.store.tables import EVENTS
+from harness.store.tables import DERIVED, EVENTS
 
 Say = Callable[[str], None]
 
-LAYOUT: Final = hashlib.sha256(f"{SCHEMA}\n{EVENTS}".encode()).hexdigest()[:16]
-"""Changes with the tables of events and with the events' schema: then the store is rebuilt, not migrated."""
+LAYOUT: Final = hashlib.sha256(f"{SCHEMA}\n{EVENTS}\n{DERIVED}".encode()).hexdigest()[:16]
+"""Changes with the tables, published ones included, and with the events' schema: then the store is rebuilt from the
+events, not migrated."""
 
 _DAMAGE: Final = (duckdb.IOException, duckdb.SerializationException, duckdb.FatalException, duckdb.InternalException)
 _NO_ROOM: Final = ("Could not write", "No space left", "File too large", "Permission denied")

@@ -119,8 +119,10 @@ SELECT
     (payload->>'grad_norm')::DOUBLE AS grad_norm, (payload->>'reward_mean')::DOUBLE AS reward_mean,
     (payload->>'clipped_share')::DOUBLE AS clipped_share,
     (payload->>'zero_variance_share')::DOUBLE AS zero_variance_share,
-    (payload->>'verifier_errors')::BIGINT AS verifier_errors, (payload->>'trained_tokens')::BIGINT AS trained_tokens,
-    payload->'notes' AS notes, (payload->>'diverged')::BOOLEAN AS diverged
+    (payload->>'verifier_errors')::BIGINT AS verifier_errors, (payload->>'entropy')::DOUBLE AS entropy,
+    (payload->>'sampler_mismatch')::DOUBLE AS sampler_mismatch,
+    (payload->>'trained_tokens')::BIGINT AS trained_tokens, payload->'notes' AS notes,
+    (payload->>'diverged')::BOOLEAN AS diverged
 FROM told WHERE kind = 'update'
 ORDER BY cell, attempt, seq
 """

@@ -74,7 +74,9 @@ CREATE TABLE updates (
     cell TEXT, attempt INTEGER, seq BIGINT, surviving BOOLEAN, update BIGINT,
     generated_tokens BIGINT, flops DOUBLE, gpu_hours DOUBLE, cpu_hours DOUBLE,   -- cumulative, charged kinds
     learning_rate DOUBLE, loss DOUBLE, grad_norm DOUBLE, reward_mean DOUBLE, clipped_share DOUBLE,
-    zero_variance_share DOUBLE, verifier_errors BIGINT, trained_tokens BIGINT, notes JSON, diverged BOOLEAN
+    zero_variance_share DOUBLE, verifier_errors BIGINT,
+    entropy DOUBLE, sampler_mismatch DOUBLE,    -- in nats; NULL where the run did not tell
+    trained_tokens BIGINT, notes JSON, diverged BOOLEAN
 );
 CREATE TABLE evaluations (          -- one row per (evaluation, milestone)
     cell TEXT, attempt INTEGER, seq BIGINT, surviving BOOLEAN,

@@ -19,6 +19,7 @@ from harness.models.policy import Policy
 from harness.models.scripted import ScriptedPolicy
 from harness.study.training import TrainingSpec
 from harness.train.advantages import advantage_of
+from harness.train.signals import SamplerMismatch
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,9 @@ class Gradient:
     """2-norm before clipping."""
     trained_tokens: int
     """Tokens with a weight other than zero."""
+    sampler_mismatch: float | None = None
+    """See `SamplerMismatch`. None where no token was trained, where the sampler's log-probabilities are of a nucleus
+    and not of the whole distribution (top_p below 1), and where the policy has none."""
 
     @property
     def finite(self) -> bool:
@@ -74,15 +78,17 @@ class TorchLearner:
         module.train()
         self._trainable.zero_grad()
         loss, trained_tokens = 0.0, 0
+        mismatch = SamplerMismatch() if training.top_p == 1 else None
         rows = loss_rows(groups, training)
         for batch in micro_batches(rows, training.micro_batch_tokens, all_rows=term is not None):
             flops = training_flops(self._policy.shape, [row.length for row in batch])
             with work.run("policy_train", flops=flops):
-                share = batch_loss(module, batch, training.temperature, term)
+                share = batch_loss(module, batch, training.temperature, term, mismatch)
                 share.backward()  # type: ignore[no-untyped-call]
                 loss += float(share.detach())
             trained_tokens += sum(sum(weight != 0.0 for weight in row.weights) for row in batch)
-        return Gradient(loss, self._trainable.clip(), trained_tokens)
+        apart = None if mismatch is None else mismatch.mean()
+        return Gradient(loss, self._trainable.clip(), trained_tokens, apart)
 
     def step(self, learning_rate: float) -> bool:
         return self._trainable.step(learning_rate)

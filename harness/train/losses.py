@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from harness.interventions.base import Group, LossTerm, Rollout
 from harness.study.training import TrainingSpec
 from harness.train.advantages import advantage_of, trained_rollouts
+from harness.train.signals import SamplerMismatch
 
 
 @dataclass(frozen=True)
@@ -80,13 +81,22 @@ def micro_batches(rows: Sequence[Row], micro_batch_tokens: int, *, all_rows: boo
     return batches
 
 
-def batch_loss(module: nn.Module, rows: Sequence[Row], temperature: float, term: LossTerm | None = None) -> Tensor:
+def batch_loss(
+    module: nn.Module,
+    rows: Sequence[Row],
+    temperature: float,
+    term: LossTerm | None = None,
+    mismatch: SamplerMismatch | None = None,
+) -> Tensor:
     """The rows' share of L and of `term`, a scalar with a graph.
 
-    Prompts are padded on the left, completions on the right.
+    Prompts are padded on the left, completions on the right. `mismatch` is told of the tokens with a weight.
     """
     logprobs_BT = token_logprobs(module, rows, temperature)
     weights_BT = _right_padded([row.weights for row in rows], 0.0).to(logprobs_BT.device)
+    if mismatch is not None:
+        sampler_BT = _right_padded([row.rollout.sample.logprobs for row in rows], 0.0).to(logprobs_BT.device)
+        mismatch.add(sampler_BT, logprobs_BT, weights_BT != 0.0)
     loss = -(weights_BT * logprobs_BT).sum()
     if term is None:
         return loss

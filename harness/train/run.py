@@ -35,6 +35,7 @@ from harness.train.milestones import Schedule, learning_rate_factor
 from harness.train.modules import load_tensors, tensors_of
 from harness.train.prompts import PromptStream
 from harness.train.record import Charge, RunRecord
+from harness.train.signals import entropy
 
 if TYPE_CHECKING:
     from harness.models.trainable import Trainable
@@ -225,6 +226,8 @@ class Run:
             "clipped_share": float(np.mean([r.sample.finish_reason == "length" for r in rollouts])),
             "zero_variance_share": zero_variance_share(groups),
             "verifier_errors": step.verifier_errors,
+            "entropy": entropy(rollout.sample for rollout in rollouts),
+            "sampler_mismatch": gradient.sampler_mismatch,
             "trained_tokens": gradient.trained_tokens,
             "notes": step.notes,
             "diverged": self.diverged,

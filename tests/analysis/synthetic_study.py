@@ -95,12 +95,21 @@ class SyntheticStudy:
     def spend(self, cell: str, kind: str, tokens: int, lost: str | None = None) -> None:
         self.add("ledger", cell, 0, 0, lost is None, lost, 1, kind, 1, tokens, 0, 0, 2.0 * tokens, 3600.0, 1800.0)
 
-    def signal(self, cell: str, clipped: list[float], variance: float = 0.0, errors: int = 0) -> None:
-        """Updates with these shares of clipped rollouts."""
+    def signal(
+        self,
+        cell: str,
+        clipped: Sequence[float],
+        variance: float = 0.0,
+        errors: int = 0,
+        entropy: Sequence[float | None] = (),
+        mismatch: Sequence[float | None] = (),
+    ) -> None:
+        """Updates with these shares of clipped rollouts; of the last two, NULL beyond what is given."""
         for update, share in enumerate(clipped, 1):
             self.add(
                 "updates", cell, 0, update, True, update, 0, 0.0, 0.0, 0.0, 1e-3, 0.0, 1.0, 0.5, share,
-                variance, errors, 10, "{}", False,
+                variance, errors, *(dict(enumerate(values, 1)).get(update) for values in (entropy, mismatch)),
+                10, "{}", False,
             )  # fmt: skip
 
     def fill(self, accuracy: Callable[[str, str, int, str, float], float]) -> SyntheticStudy:

@@ -9,13 +9,14 @@ from pathlib import Path
 
 import pytest
 from support.stores import rebuilt, refresh, rows, tables
-from support.synthetic_runs import SyntheticArm, SyntheticStudy, run_events, write_run, write_study
+from support.synthetic_runs import SyntheticArm, SyntheticStudy, Told, run_events, write_run, write_study
 
 from harness.events.fold import fold_run
 from harness.events.writer import EventWriter
 from harness.layout import CellFolder, RunsFolder
 from harness.store.tables import DERIVED
 
+GOLDEN = Path(__file__).parents[1] / "events" / "golden" / "events.v1.jsonl"
 COARSE = SyntheticArm("coarse", 300, lambda updates: 0.6, continuation_share=0.8)
 STUDY = SyntheticStudy(
     arms=[SyntheticArm("fine", 100, lambda updates: 0.3), COARSE],
@@ -182,6 +183,28 @@ def test_a_diverged_run_is_flagged_and_has_no_number_that_could_sort_first(tmp_p
     worst = rows(runs, "SELECT cell FROM updates ORDER BY loss DESC NULLS LAST")
     assert (worst[0][0], worst[-1][0]) != ("sick", "well")
     assert rows(runs, "SELECT count(*) FROM updates WHERE isnan(loss) OR isinf(grad_norm)") == [(0,)]
+
+
+def test_signals_that_a_log_does_not_tell_are_null(tmp_path: Path) -> None:
+    """The golden log is older than entropy and mismatch; of the other two runs, one tells of them."""
+    runs = RunsFolder(tmp_path)
+    folder = CellFolder(runs.cell("5f2c9a7be01d3468"))
+    folder.events(1).parent.mkdir(parents=True)
+    folder.events(1).write_bytes(GOLDEN.read_bytes())
+    write_run(runs, "s", "without", told_with({}))
+    write_run(runs, "s", "with", told_with({"entropy": 1.5, "sampler_mismatch": None}))
+    write_run(runs, "s", "wrong", told_with({"entropy": "much"}))
+    refresh(runs)
+    assert rows(runs, "SELECT DISTINCT cell, entropy, sampler_mismatch FROM updates ORDER BY cell") == [
+        ("5f2c9a7be01d3468", None, None), ("with", 1.5, None), ("without", None, None),
+    ]  # fmt: skip
+    ((reason,),) = rows(runs, "SELECT reason FROM quarantine")
+    assert "`entropy` of `update` is not what the schema says" in reason
+
+
+def told_with(signals: dict[str, object]) -> list[Told]:
+    told = run_events(STUDY, COARSE, 101)
+    return [(kind, {**payload, **signals} if kind == "update" else payload, more) for kind, payload, more in told]
 
 
 def test_runs_that_did_not_end_have_their_state(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.at_budget import accuracy_array, interpolated_at
+from analysis.health import Health
 from analysis.points import Point, declared_points
 from analysis.readings import ALL_MODELS, Readings
 from analysis.snapshot import Snapshot
@@ -112,16 +113,19 @@ def leaderboard(snapshot: Snapshot, points: Sequence[Point] | None = None) -> Le
         for model in readings.models:
             rows += _rows(readings, point, between, model, spending=spending)
     notes = [f"{waiting} of {snapshot.planned['block'].nunique()} blocks are not finished and count for no arm."]
-    return Leaderboard(
-        Heading.of(snapshot, *(notes if waiting else ()), *_health(readings.gates_failed)), tuple(rows)
-    )
+    return Leaderboard(Heading.of(snapshot, *(notes if waiting else ()), *_health(readings.health)), tuple(rows))
 
 
-def _health(unhealthy: Mapping[str, Sequence[str]]) -> list[str]:
-    """What the unhealthy runs failed, with counts."""
-    failed = Counter(gate for gates in unhealthy.values() for gate in gates)
-    told = ", ".join(f"{gate} ({count})" for gate, count in failed.items())
-    return [f"Unhealthy: runs that fail a gate of the study, by gate: {told}."] if failed else []
+def _health(health: Health) -> list[str]:
+    """What the unhealthy runs failed, and the gates that could not be held against some runs, with counts."""
+    failed, unrecorded = _counted(health.failed), _counted(health.unrecorded, " not recorded")
+    notes = [f"Unhealthy: runs that fail a gate of the study, by gate: {failed}."] if failed else []
+    return notes + ([f"Gates neither passed nor failed: {unrecorded}."] if unrecorded else [])
+
+
+def _counted(words_by_cell: Mapping[str, Sequence[str]], suffix: str = "") -> str:
+    counts = Counter(word for words in words_by_cell.values() for word in words)
+    return ", ".join(f"{word}{suffix} ({count})" for word, count in counts.items())
 
 
 def _rows(

@@ -14,7 +14,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from analysis.at_budget import Status, accuracy_array, at_budget
-from analysis.health import unhealthy_runs
+from analysis.health import Health, health_of_runs
 from analysis.points import Point
 from analysis.snapshot import Snapshot
 
@@ -81,19 +81,24 @@ class Readings:
         return int(frame.loc[~frame["counted"], "block"].nunique())
 
     @cached_property
-    def gates_failed(self) -> dict[str, tuple[str, ...]]:
-        """Cell -> the study's health gates that its run failed."""
-        return unhealthy_runs(self.snapshot)
+    def health(self) -> Health:
+        """What became of the study's health gates."""
+        return health_of_runs(self.snapshot)
 
     def unhealthy(self, model: str | None, arms: Sequence[str]) -> int:
         """Runs of these arms that fail a health gate."""
-        planned = self.snapshot.planned
-        mine = planned["arm"].isin(arms) & ((planned["model"] == model) | (model is None))
-        return int(planned.loc[mine, "cell"].isin(list(self.gates_failed)).sum())
+        return sum(cell in self.health.failed for cell in self._cells(model, arms))
+
+    def unrecorded(self, model: str | None, arms: Sequence[str]) -> dict[str, int]:
+        """Signal that the study has a gate on -> runs of these arms that did not record it."""
+        cells = self._cells(model, arms)
+        return dict(Counter(signal for cell in cells for signal in self.health.unrecorded.get(cell, ())))
 
     def devices(self, model: str | None, arms: Sequence[str]) -> list[str]:
         """Types of device that these arms' runs were made on, sorted."""
-        planned = self.snapshot.planned
-        mine = planned["arm"].isin(arms) & ((planned["model"] == model) | (model is None))
         attempts = self.snapshot.attempts
-        return sorted(set(attempts.loc[attempts["cell"].isin(planned.loc[mine, "cell"]), "device"].dropna()))
+        return sorted(set(attempts.loc[attempts["cell"].isin(self._cells(model, arms)), "device"].dropna()))
+
+    def _cells(self, model: str | None, arms: Sequence[str]) -> pd.Series[str]:
+        planned = self.snapshot.planned
+        return planned.loc[planned["arm"].isin(arms) & ((planned["model"] == model) | (model is None)), "cell"]

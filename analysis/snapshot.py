@@ -27,7 +27,7 @@ GROUP BY ALL ORDER BY ALL
 
 
 _UPDATES: Final = """
-SELECT cell, update, clipped_share, zero_variance_share, verifier_errors FROM updates
+SELECT cell, update, clipped_share, zero_variance_share, verifier_errors, entropy, sampler_mismatch FROM updates
 WHERE surviving AND cell IN (SELECT cell FROM planned_cells WHERE study = $study)
 ORDER BY cell, update
 """
@@ -93,7 +93,7 @@ class Snapshot:
     ledger: pd.DataFrame
     """One row per ledger event and kind; lost work (`surviving` false) says by whose fault (`lost`)."""
     updates: pd.DataFrame
-    """cell, update, clipped_share, zero_variance_share, verifier_errors: surviving updates."""
+    """cell, update, and the signals of health that gates are held against: surviving updates."""
     notes: pd.DataFrame
     """cell, note, total: numbers that an arm told with its updates, summed over the surviving ones."""
     quarantined: int

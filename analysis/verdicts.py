@@ -253,6 +253,7 @@ def _flags(readings: Readings, model: str | None, pair: tuple[str, str], points:
         flags.append(f"diverged runs, scored at the floor: {runs}")
     if unhealthy := readings.unhealthy(model, pair):
         flags.append(f"unhealthy runs: {unhealthy}")
+    flags += [f"{signal} not recorded: {runs}" for signal, runs in readings.unrecorded(model, pair).items()]
     if waiting := max(readings.left_out(model, point) for point in points):
         flags.append(f"interim, unfinished blocks: {waiting}")
     return tuple(flags)

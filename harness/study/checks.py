@@ -256,6 +256,12 @@ def doubts(study: Study, budgets: Mapping[str, float], milestones: Sequence[Mile
             at = ("evaluate", milestone.currency)
             what = f"a milestone at {amount_text(milestone.amount)}, above the budget of {amount_text(budget)}"
             yield Finding(at, what, "arms that stop before it will read `not reached`")
+    if study.health is not None and study.health.sampler_mismatch is not None:
+        for name, arm in study.arms.items():
+            if (top_p := arm.training(study.training).top_p) < 1:
+                what = f"a gate on what arm {name!r} does not record, its top_p being {top_p:g}"
+                right = "a sampler's log-probabilities are the whole distribution's only at top_p 1"
+                yield Finding(("health", "sampler_mismatch"), what, right)
     if not study.claims:
         yield Finding(("claims",), "no claims", "nothing will be judged; the tables are exploratory")
     if len(study.seeds) < LEAST_SEEDS:

@@ -181,7 +181,10 @@ class Budget(Spec):
 
 
 class HealthSpec(Spec):
-    """Gates: a run whose signals pass them is flagged wherever it is counted. Each is the most that a mean may be."""
+    """Gates: a run whose signals pass them is flagged wherever it is counted.
+
+    Each is the most that a mean may be, `entropy` the least.
+    """
 
     clipped_share: Annotated[float, Field(ge=0, le=1)] | None = None
     """Rollouts that met the length limit, of an update's."""
@@ -189,6 +192,10 @@ class HealthSpec(Spec):
     """Groups whose outcomes are all alike, of an update's."""
     verifier_errors: Annotated[float, Field(ge=0)] | None = None
     """Gradings in which the verifier raised, per update."""
+    entropy: Annotated[float, Field(ge=0)] | None = added_later(None)
+    """Entropy of rollouts in nats per token, estimated from what was drawn: the least that a mean may be."""
+    sampler_mismatch: Annotated[float, Field(ge=0)] | None = added_later(None)
+    """Mean distance in nats of sampler's and trainer's log-probabilities of trained tokens; needs a `top_p` of 1."""
     window_updates: Positive = 10
     """Updates in a row that a mean is over."""
 

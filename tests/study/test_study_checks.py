@@ -220,6 +220,13 @@ def test_the_only_model_is_the_one_a_claim_is_about(write: Write) -> None:
         ),
         ([(BUDGET, "{updates: 50, cpu_hours: 0.5}")], "budget: a budget in cpu_hours is measured by a clock"),
         ([(BUDGET, "{updates: 50, cpu_hours: 0.5}")], "only the first update tells whether one fits in"),
+        (
+            [
+                ("{learning_rate: 5e-4}", "{top_p: 0.9}"),
+                ("baseline: grpo", "health: {sampler_mismatch: 0.01}\nbaseline: grpo"),
+            ],
+            "health.sampler_mismatch: a gate on what arm 'slow' does not record, its top_p being 0.9",
+        ),
     ],
 )
 def test_what_is_doubtful_is_a_warning(write: Write, replacements: list[tuple[str, str]], told: str) -> None:

@@ -12,6 +12,7 @@ from harness.study.canonical import canonical_hash
 from harness.study.json_schema import SCHEMA_PATH, generate_json_schema, schema_text
 from harness.study.load import load_study
 from harness.study.plan import make_plan
+from harness.study.schema import HealthSpec
 from harness.study.training import Spec, added_later
 
 ROOT = Path(__file__).parents[2]
@@ -53,6 +54,12 @@ def test_the_example_study_is_in_order() -> None:
     assert not set(loaded.study.seeds) & {0, 1, 2, 3, 4}, "the pilot's seeds"
     assert {"generated_tokens", "updates"} <= set(loaded.budgets)
     assert len(plan.cells) == len(loaded.study.arms) * len(loaded.study.seeds)
+
+
+def test_gates_added_later_leave_the_hash_of_a_study_with_older_gates_alone() -> None:
+    older = {"clipped_share": 0.5, "zero_variance_share": None, "verifier_errors": 0.0, "window_updates": 10}
+    assert HealthSpec(clipped_share=0.5, verifier_errors=0.0).model_dump(mode="json") == older
+    assert HealthSpec(entropy=0.1, sampler_mismatch=0.01).model_dump(mode="json")["entropy"] == 0.1
 
 
 def test_a_field_added_later_is_not_hashed_while_it_has_its_default() -> None:

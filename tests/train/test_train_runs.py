@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import pytest
 from support.cells import scripted_content, write_cell
@@ -22,6 +23,7 @@ from harness.rollout.sidecar import recount
 from harness.seeds import hashed_seed
 from harness.train.attempt import run_cell
 from harness.train.exit_codes import EXIT_BAD_INPUT, EXIT_COMPLETED, EXIT_FAILED, EXIT_INTERRUPTED, EXIT_LEASE_HELD
+from harness.train.learner import ScriptedLearner
 from harness.train.lease import Lease
 
 TOKENS_PER_UPDATE = 2 * 2 * 10
@@ -236,6 +238,30 @@ def test_a_policy_that_cannot_be_sampled_from_has_diverged_and_scores_the_floor(
     assert sorted(scored) == sorted((m["currency"], m["amount"]) for m in scripted_content(budgets)["milestones"])
     assert all(event.payload["diverged"] == (event.payload["updates"] > 2) for event in told)
     assert [event.payload["accuracy"] for event in told if event.payload["diverged"]] == [0.0]
+
+
+@pytest.mark.parametrize("broken", [{"loss": math.nan}, {"grad_norm": math.inf}])
+def test_a_loss_or_gradient_that_is_not_finite_is_told_with_its_update_and_the_run_is_an_outcome(
+    runs, monkeypatch, broken
+):
+    backward = ScriptedLearner.backward
+
+    def breaking(self, groups, work, term=None):
+        found = backward(self, groups, work, term)
+        return replace(found, **broken) if self._policy.skill > 0.12 else found
+
+    monkeypatch.setattr(ScriptedLearner, "backward", breaking)
+    folder = write_cell(runs, scripted_content({"updates": 10}))
+    assert run_cell(folder.spec, runs) == EXIT_COMPLETED
+    run = fold_run(folder.path)
+    assert (run.status, run.diverged) == ("completed", True)
+    *before, last = [payload for kind, payload in run.history if kind == "update"]
+    assert before and not any(payload["diverged"] for payload in before)
+    assert all(payload[name] is not None for payload in before for name in ("loss", "grad_norm"))
+    (name,) = broken
+    assert last["diverged"] and last[name] is None
+    final = evaluations(folder)[-1].payload
+    assert (final["diverged"], final["accuracy"], final["milestones"][-1]["amount"]) == (True, 0.0, 10)
 
 
 def test_a_crash_is_told_with_its_reason(runs, monkeypatch, capsys):

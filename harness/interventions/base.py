@@ -81,6 +81,24 @@ class Draw:
     """How often the run drew it before."""
 
 
+@dataclass(frozen=True)
+class Choice:
+    """One prompt that a selector kept, what it had predicted, and what came of it."""
+
+    problem: int
+    """Index in the training pool."""
+    predicted: float
+    """Its predicted success."""
+    realised: float | None
+    """Share of its group's rollouts that solved it; None where no group of it was trained on."""
+    uniform: bool
+    """Whether it was drawn uniformly, whatever had been predicted."""
+
+
+def _no_stream(count: int) -> list[Draw]:
+    raise RuntimeError("this step has no stream of prompts to draw from")
+
+
 @dataclass
 class Step:
     """What an intervention may know of the update in hand."""
@@ -103,6 +121,20 @@ class Step:
     """Gradings in which the verifier raised."""
     discarded: list[Rollout] = field(default_factory=list)
     """What `discard` was told."""
+    ready: dict[tuple[int, int], list[Rollout]] = field(default_factory=dict)
+    """(problem index, visit) -> rollouts that were sampled to choose prompts: groups begin with them."""
+    choices: list[Choice] = field(default_factory=list)
+    """Of a selector, if the arm has one."""
+    stream: Callable[[int], list[Draw]] = _no_stream
+    """The run's stream of prompts: through `draw_more` only."""
+    further: list[Draw] = field(default_factory=list)
+    """What `draw_more` gave."""
+
+    def draw_more(self, count: int) -> list[Draw]:
+        """The next `count` prompts of the run's stream, beyond this update's `draws`."""
+        more = self.stream(count)
+        self.further.extend(more)
+        return more
 
     def seed(self, purpose: str, problem: int, visit: int, index: int, *more: int | str) -> int:
         """The seed of one sample (science section 4): purpose, problem, visit, index, and a prefix if any."""
@@ -146,6 +178,8 @@ class Intervention(ABC):
     """Kinds of work that it does (compute/kinds.py), and is charged for unless the study says otherwise."""
     SOURCE: ClassVar[str]
     """Where its definition is from: a paper, or "ours" where none is followed."""
+    NO_SELECTION: ClassVar[str] = ""
+    """Why it cannot be combined with a selector of prompts; empty where it can."""
 
     def __init__(self, parameters: Any):
         self.parameters = parameters

@@ -7,8 +7,12 @@ from harness.rollout.protocol import Request, Sampling
 
 
 def sample_groups(step: Step, sampling: Sampling | None = None) -> Conversation:
-    """One `rollout` request per (drawn prompt, index in the group), asked for at once; returns graded groups."""
+    """One `rollout` request per (drawn prompt, index in the group), asked for at once; returns graded groups.
+
+    Rollouts that were sampled to choose the prompt are the first of its group.
+    """
     sampling = sampling or step.sampling
+    ready = [step.ready.get((draw.index, draw.visit), [])[: step.group_size] for draw in step.draws]
     asked = [
         [
             Request(
@@ -20,14 +24,13 @@ def sample_groups(step: Step, sampling: Sampling | None = None) -> Conversation:
                 visit=draw.visit,
                 index=index,
             )
-            for index in range(step.group_size)
+            for index in range(len(ready[place]), step.group_size)
         ]
-        for draw in step.draws
+        for place, draw in enumerate(step.draws)
     ]
     samples = iter((yield [request for requests in asked for request in requests]))
     groups = []
-    for draw, requests in zip(step.draws, asked, strict=True):
-        rollouts = []
+    for draw, rollouts, requests in zip(step.draws, ready, asked, strict=True):
         for request in requests:
             sample = next(samples)
             completion, reward = step.grade(draw.problem, sample)

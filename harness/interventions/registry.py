@@ -8,6 +8,8 @@ from harness.interventions.base import Intervention
 from harness.interventions.grpo import GRPO
 from harness.interventions.mc_difference import MCDifference
 from harness.interventions.scripted import Scripted
+from harness.interventions.selection.registry import build_selector
+from harness.interventions.selection.selected import Selected
 
 INTERVENTIONS: Final[dict[str, type[Intervention]]] = {
     "grpo": GRPO,
@@ -17,6 +19,7 @@ INTERVENTIONS: Final[dict[str, type[Intervention]]] = {
 
 
 def build_intervention(content: dict[str, Any]) -> Intervention:
-    """The intervention of a cell: ``{"name": ..., "parameters": {...}}``."""
+    """The intervention of a cell: ``{"name": ..., "parameters": {...}}``, and `selection` alike where it selects."""
     kind = INTERVENTIONS[content["name"]]
-    return kind(kind.Parameters.model_validate(content["parameters"]))
+    arm = kind(kind.Parameters.model_validate(content["parameters"]))
+    return Selected(arm, build_selector(content["selection"])) if "selection" in content else arm

@@ -127,6 +127,19 @@ FROM told WHERE kind = 'update'
 ORDER BY cell, attempt, seq
 """
 
+CHOICES: Final = """
+INSERT INTO snapshot.choices BY NAME
+WITH made AS (
+    SELECT
+        cell, attempt, seq, surviving, (payload->>'update')::BIGINT AS update,
+        unnest(json_transform(payload->'choices', '[{"problem": "BIGINT", "predicted": "DOUBLE", "realised": "DOUBLE",
+            "uniform": "BOOLEAN"}]'), recursive := true)
+    FROM told WHERE kind = 'update' AND (payload->'choices') IS NOT NULL
+)
+SELECT * FROM made
+ORDER BY cell, attempt, seq, problem
+"""
+
 EVALUATIONS: Final = f"""
 INSERT INTO snapshot.evaluations BY NAME
 WITH evaluations AS (

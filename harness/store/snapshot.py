@@ -45,7 +45,13 @@ def build_snapshot(store: duckdb.DuckDBPyConnection, target: Path) -> None:
     store.register("segments", pa.Table.from_pylist(segments, schema=_SEGMENTS))
     store.register("broken", pa.Table.from_pylist(broken, schema=_BROKEN))
     store.execute(derivations.TOLD)
-    for statement in (derivations.LEDGER, derivations.UPDATES, derivations.EVALUATIONS, derivations.RUNS):
+    for statement in (
+        derivations.LEDGER,
+        derivations.UPDATES,
+        derivations.CHOICES,
+        derivations.EVALUATIONS,
+        derivations.RUNS,
+    ):
         store.execute(statement)
     for table, rows in _studies(store).items():
         _insert(store, table, rows)

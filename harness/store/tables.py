@@ -78,6 +78,12 @@ CREATE TABLE updates (
     entropy DOUBLE, sampler_mismatch DOUBLE,    -- in nats; NULL where the run did not tell
     trained_tokens BIGINT, notes JSON, diverged BOOLEAN
 );
+CREATE TABLE choices (              -- prompts that arms chose, one row per prompt kept in an update
+    cell TEXT, attempt INTEGER, seq BIGINT, surviving BOOLEAN, update BIGINT,
+    problem BIGINT,                 -- index in the training pool
+    predicted DOUBLE, realised DOUBLE,   -- success; realised NULL where no group of it was trained on
+    uniform BOOLEAN                 -- drawn uniformly, whatever was predicted
+);
 CREATE TABLE evaluations (          -- one row per (evaluation, milestone)
     cell TEXT, attempt INTEGER, seq BIGINT, surviving BOOLEAN,
     currency TEXT, amount DOUBLE,   -- the milestone

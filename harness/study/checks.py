@@ -17,6 +17,7 @@ from harness.compute.kinds import CURRENCIES, HOUR_CURRENCIES, KINDS, SAMPLED_KI
 from harness.errors import brief
 from harness.interventions.base import Intervention
 from harness.interventions.registry import INTERVENTIONS
+from harness.interventions.selection.registry import SELECTORS
 from harness.models.presets import PRESETS
 from harness.models.shapes import folder_shape
 from harness.study.canonical import canonical_hash
@@ -138,8 +139,32 @@ def update_findings(study: Study, budgets: Mapping[str, float], folder: Path) ->
 
 def _least_samples(study: Study, arm: Arm) -> int:
     """Charged samples of one update: all that the arm's family says, or its rollouts where other kinds are free."""
-    family = INTERVENTIONS[arm.intervention] if {*SAMPLED_KINDS} <= {*study.charged} else Intervention
-    return family.least_update_tokens(arm.parameters, arm.training(study.training))
+    all_charged = {*SAMPLED_KINDS} <= {*study.charged}
+    family = INTERVENTIONS[arm.intervention] if all_charged else Intervention
+    training = arm.training(study.training)
+    least = family.least_update_tokens(arm.parameters, training)
+    if arm.selection is None:
+        return least
+    asked, reused = SELECTORS[arm.selection.name].probes(arm.selection.parameters, training)
+    return least - reused + (asked if "probe" in study.charged else 0)
+
+
+def selection_findings(study: Study) -> Iterator[Finding]:
+    """Arms that cannot choose their prompts, or have nothing to choose from."""
+    for name, arm in study.arms.items():
+        if arm.selection is None:
+            continue
+        at: KeyPath = ("arms", name, "selection")
+        candidates = arm.selection.parameters.candidates
+        prompts, pool = arm.training(study.training).prompts_per_update, study.task.pool.train
+        if reason := INTERVENTIONS[arm.intervention].NO_SELECTION:
+            yield Finding(at, f"{arm.intervention} cannot choose its prompts: {reason}", "remove `selection`")
+        if candidates < prompts:
+            what = f"{candidates} candidates for the {prompts} prompts of an update"
+            yield Finding((*at, "candidates"), what, f"at least {prompts}, and more to have a choice")
+        elif candidates > pool:
+            what = f"{candidates} candidates from a training pool of {pool}"
+            yield Finding((*at, "candidates"), what, f"at most {pool}, or a larger `task.pool.train`")
 
 
 def _short(budgets: Mapping[str, float], currency: str, least: float, whose: str) -> Iterator[Finding]:
@@ -179,7 +204,11 @@ def arm_findings(study: Study) -> Iterator[Finding]:
 def arm_content(study: Study, arm: Arm) -> dict[str, Any]:
     """What an arm is, its name left out: intervention with all parameters, training values in full."""
     return {
-        "intervention": {"name": arm.intervention, "parameters": arm.parameters.model_dump(mode="json")},
+        "intervention": {
+            "name": arm.intervention,
+            "parameters": arm.parameters.model_dump(mode="json"),
+            **({"selection": arm.selection.record()} if arm.selection is not None else {}),
+        },
         "training": arm.training(study.training).model_dump(mode="json"),
     }
 

@@ -31,6 +31,7 @@ from harness.study.checks import (
     missing_budget,
     model_findings,
     reference_findings,
+    selection_findings,
     update_findings,
 )
 from harness.study.claims import Claim, ClaimError, ClaimGrammar
@@ -109,6 +110,7 @@ def load_study(path: str | Path, budgets_folder: Path | None = None) -> LoadedSt
         findings += budget_findings(study, budgets, milestones)
         findings += update_findings(study, budgets, path.parent)
         findings += arm_findings(study)
+        findings += selection_findings(study)
         findings += decay_findings(study, budgets)
         if budget is not None:
             findings += device_findings(study, budget)
@@ -243,6 +245,7 @@ def _resolved(
                 "intervention": arm.intervention,
                 "parameters": arm.parameters.model_dump(mode="json"),
                 "training": arm.changes(study.training),
+                **({"selection": arm.selection.record()} if arm.selection is not None else {}),
             }
             for name, arm in study.arms.items()
         },

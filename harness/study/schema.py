@@ -29,6 +29,8 @@ from pydantic_core import core_schema as core
 from harness.compute.kinds import CHARGED_BY_DEFAULT, CURRENCIES, KINDS, Device, Kind
 from harness.errors import brief
 from harness.interventions.registry import INTERVENTIONS
+from harness.interventions.selection.base import SelectionParameters
+from harness.interventions.selection.registry import SELECTORS
 from harness.layout import SAFE_NAME
 from harness.models.presets import PRESETS
 from harness.study.numbers import as_written
@@ -214,13 +216,26 @@ class ClaimSpec(Spec):
 
 
 @dataclass(frozen=True)
+class Selection:
+    """A selector of prompts with its parameters."""
+
+    name: str
+    parameters: SelectionParameters
+
+    def record(self) -> dict[str, Any]:
+        """As a cell holds it."""
+        return {"name": self.name, "parameters": self.parameters.model_dump(mode="json")}
+
+
+@dataclass(frozen=True)
 class Arm:
-    """An intervention with its parameters, and the training values that it changes."""
+    """An intervention with its parameters, the training values that it changes, and how it chooses prompts, if so."""
 
     intervention: str
     parameters: BaseModel
     overrides: TrainingSpec
     """Only the fields that were given count: `model_fields_set`."""
+    selection: Selection | None = None
 
     def training(self, base: TrainingSpec) -> TrainingSpec:
         """The study's training values with this arm's changes, and with what its family's definition fixes."""
@@ -251,7 +266,31 @@ def _arm_models() -> Iterable[type[BaseModel]]:
                 TrainingSpec,
                 Field(default=TrainingSpec(), description="Training values changed in this arm."),
             ),
+            selection=(
+                Annotated[Selection, GetPydanticSchema(_selection_schema)] | None,
+                Field(default=None, description="How this arm chooses its prompts; none: the stream's."),
+            ),
         )
+
+
+def _selection_models() -> Iterable[type[BaseModel]]:
+    for name, selector in SELECTORS.items():
+        tag: Any = Literal[name]
+        yield create_model(
+            f"Selection {name}",
+            __base__=selector.Parameters,
+            __doc__=selector.__doc__,
+            name=(tag, Field(description="Which prompts are kept.")),
+        )
+
+
+def _selection(found: Any) -> Selection:
+    kind = SELECTORS[found.name].Parameters
+    return Selection(found.name, kind(**{name: getattr(found, name) for name in kind.model_fields}))
+
+
+def _selection_schema(_: Any, handler: GetCoreSchemaHandler) -> core.CoreSchema:
+    return core.no_info_after_validator_function(_selection, handler(_one_of(_selection_models(), "name")))
 
 
 def _task_models() -> Iterable[type[BaseModel]]:
@@ -276,7 +315,7 @@ TASK_FORMS: Final = _one_of(_task_models(), "name")
 def _arm(found: Any) -> Arm:
     intervention = INTERVENTIONS[found.intervention]
     given = {name: getattr(found, name) for name in intervention.Parameters.model_fields}
-    return Arm(found.intervention, intervention.Parameters(**given), found.training)
+    return Arm(found.intervention, intervention.Parameters(**given), found.training, found.selection)
 
 
 def _arm_schema(_: Any, handler: GetCoreSchemaHandler) -> core.CoreSchema:

@@ -8,7 +8,7 @@ Strictly on policy, one step per batch.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -125,7 +125,7 @@ class Run:
             intervention.advantages(groups, step)
             scale_advantages(groups, self._training)
             gradient = self._parts.learner.backward(groups, self._parts.work, intervention.loss_term())
-            prompts = {draw.index: draw.problem.prompt for draw in step.draws}
+            prompts = {draw.index: draw.problem.prompt for draw in (*step.draws, *step.further)}
             self._parts.record.ledger(step.update, prompts, step.graded)
             charge = self.charge()
             self._require_room()
@@ -186,6 +186,7 @@ class Run:
             policy=self._parts.policy,
             task=self._parts.task,
             work=self._parts.work,
+            stream=self._prompts.draw,
         )
 
     def _evaluate_due(self, charge: Charge, *, after_step: bool) -> None:
@@ -230,6 +231,7 @@ class Run:
             "sampler_mismatch": gradient.sampler_mismatch,
             "trained_tokens": gradient.trained_tokens,
             "notes": step.notes,
+            **({"choices": [asdict(choice) for choice in step.choices]} if step.choices else {}),
             "diverged": self.diverged,
         }
 

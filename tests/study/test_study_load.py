@@ -110,7 +110,7 @@ def test_unknown_keys_are_matched_against_the_arm_that_is_meant(problems: Proble
     ]
     # `continuations` is a key of another intervention, and not one of grpo's
     found = problems(("{intervention: grpo}", "{intervention: grpo, continuations: 4}"))
-    assert found == ["12:30: arms.grpo.continuations: unknown key; known here: intervention, training"]
+    assert found == ["12:30: arms.grpo.continuations: unknown key; known here: intervention, training, selection"]
 
 
 @pytest.mark.parametrize(

@@ -202,6 +202,7 @@ class _Run:
             "verifier_errors": 0,
             "trained_tokens": self.arm.tokens_per_update,
             "notes": {},
+            "choices": [{"problem": 3, "predicted": 0.5, "realised": None, "uniform": False}],
             "diverged": False,
         }
         self.told.append(("update", payload, {"charge": self.hours(self.tokens)}))

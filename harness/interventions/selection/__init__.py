@@ -1,0 +1,1 @@
+"""Prompt selection: which of an update's candidate prompts an arm trains on."""

@@ -28,7 +28,8 @@ update           update, charge {generated_tokens, flops} (cumulative algorithmi
                  entropy|null (optional: nats per token of the rollouts, -mean log-probability of what was drawn),
                  sampler_mismatch|null (optional: mean |log p of sampler - of trainer| in nats, over the tokens
                  trained on; null where that is not defined: top-p below 1, no token trained),
-                 choices (optional, of an arm that chooses its prompts: [{problem, predicted, realised|null, uniform}])
+                 choices (optional, of an arm that chooses its prompts: [{problem, predicted,
+                 realised|null, uniform}])
                  [charge {gpu_hours, cpu_hours}]
 evaluation       updates (of the policy evaluated), pool, charge {generated_tokens, flops, updates} (of that
                  policy), milestones [{currency, amount, charge_after}] (deterministic currencies; charge_after
